@@ -1,0 +1,405 @@
+package fleettest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ProxyOptions say how a proxy differs from the API server behind it.
+type ProxyOptions struct {
+	// Latency is waited before each request is forwarded, as if the server were that far away (one round trip).
+	Latency time.Duration
+	// BeforeWrite is called before the n-th write (counted from 1, and anew after Reset) is forwarded. The request waits
+	// until it returns. See Request.IsWrite for what a write is.
+	BeforeWrite func(n int, request Request)
+	// AfterWrite is called when the server has answered the n-th write, with the status it gave, and before the client
+	// sees anything of the answer.
+	AfterWrite func(n int, request Request)
+}
+
+// Proxy is a server in front of an API server that terminates TLS, logs, delays, fails and stops requests. It speaks
+// HTTP/2 on both sides. A client is seen by the API server as who it is: bearer tokens are passed on, and for a client
+// certificate of the cluster's authority the proxy has one with the same subject.
+type Proxy struct {
+	cluster  *Cluster
+	options  ProxyOptions
+	server   *http.Server
+	address  string
+	upstream *url.URL
+	closed   chan struct{}
+	close    sync.Once
+
+	mu          sync.Mutex
+	log         []*Request
+	writes      int
+	connections int
+	open        map[net.Conn]bool
+	faults      []*fault
+	transports  map[string]*http.Transport
+}
+
+// Proxy starts one more proxy in front of the API server, which ends with the test.
+func (c *Cluster) Proxy(t testing.TB, options ProxyOptions) *Proxy {
+	t.Helper()
+	p, err := c.StartProxy(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// StartProxy starts one more proxy in front of the API server, which ends with the fleet or by Close.
+func (c *Cluster) StartProxy(options ProxyOptions) (*Proxy, error) {
+	upstream, err := url.Parse(c.directServer())
+	if err != nil {
+		return nil, err
+	}
+	serving, err := c.ca.issue(pkix.Name{CommonName: "proxy"}, true, inTenYears())
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := tls.X509KeyPair(serving.cert, serving.key)
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p := &Proxy{
+		cluster: c, options: options, upstream: upstream, address: "https://" + listener.Addr().String(),
+		closed: make(chan struct{}), open: map[net.Conn]bool{}, transports: map[string]*http.Transport{},
+	}
+	p.server = &http.Server{
+		Handler: http.HandlerFunc(p.serve),
+		TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{certificate},
+			// As the API server does: ask for a certificate, and let authentication judge it.
+			ClientAuth: tls.RequestClientCert,
+			NextProtos: []string{"h2", "http/1.1"},
+		},
+		ConnState: p.connection,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // tests look at the request log
+	}
+	c.mu.Lock()
+	c.proxies = append(c.proxies, p)
+	c.mu.Unlock()
+	c.tasks.Go(func() { _ = p.server.ServeTLS(listener, "", "") })
+	return p, nil
+}
+
+type connKey struct{}
+
+// Server is the URL of the proxy.
+func (p *Proxy) Server() string { return p.address }
+
+// AdminKubeconfig is the cluster's one, leading to the proxy; its context keeps the cluster's name.
+func (p *Proxy) AdminKubeconfig() Kubeconfig { return p.Through(p.cluster.AdminKubeconfig()) }
+
+// Through gives a kubeconfig of the cluster that leads to the proxy instead.
+func (p *Proxy) Through(config Kubeconfig) Kubeconfig {
+	config.Server = p.address
+	return config
+}
+
+// Kubeconfig is the path of AdminKubeconfig as a file that lives as long as the test.
+func (p *Proxy) Kubeconfig(t testing.TB) string {
+	t.Helper()
+	return p.AdminKubeconfig().Write(t)
+}
+
+// SetLatency changes ProxyOptions.Latency.
+func (p *Proxy) SetLatency(latency time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.options.Latency = latency
+}
+
+// OnWrite changes ProxyOptions.BeforeWrite and AfterWrite; nil stands for none. The count of writes goes on.
+func (p *Proxy) OnWrite(before, after func(n int, request Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.options.BeforeWrite, p.options.AfterWrite = before, after
+}
+
+// Close cuts all connections and stops the proxy.
+func (p *Proxy) Close() {
+	p.close.Do(func() {
+		close(p.closed)
+		_ = p.server.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, transport := range p.transports {
+			transport.CloseIdleConnections()
+		}
+	})
+}
+
+func (p *Proxy) connection(conn net.Conn, state http.ConnState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		p.connections++
+		p.open[conn] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(p.open, conn)
+	}
+}
+
+// CutConnections closes every open connection at once, as a load balancer that restarts does.
+func (p *Proxy) CutConnections() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.open {
+		_ = conn.Close()
+	}
+}
+
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	entry := parseRequest(r)
+	p.mu.Lock()
+	p.log = append(p.log, entry)
+	options := p.options
+	n := 0
+	if entry.IsWrite() {
+		p.writes++
+		n = p.writes
+	}
+	entry.Write = n
+	request := *entry
+	failure := p.failureFor(request)
+	p.mu.Unlock()
+
+	started := time.Now()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		entry.Duration = time.Since(started)
+	}()
+	if !p.pause(r.Context(), options.Latency) {
+		p.cut(r)
+	}
+	if failure != nil && !failure.AfterForwarding {
+		p.fail(w, r, entry, *failure)
+		return
+	}
+	if n > 0 && options.BeforeWrite != nil {
+		options.BeforeWrite(n, request)
+	}
+	transport, err := p.transportFor(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	(&httputil.ReverseProxy{
+		Rewrite: func(out *httputil.ProxyRequest) {
+			out.SetURL(p.upstream)
+			out.Out.Host = p.upstream.Host
+		},
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ErrorLog:      p.server.ErrorLog,
+		ModifyResponse: func(response *http.Response) error {
+			p.mu.Lock()
+			entry.Status = response.StatusCode
+			request := *entry
+			p.mu.Unlock()
+			if n > 0 && options.AfterWrite != nil {
+				options.AfterWrite(n, request)
+			}
+			if failure != nil {
+				return errFailAfter
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, errFailAfter) {
+				p.fail(w, r, entry, *failure)
+				return
+			}
+			// The API server is down or the client gone: no answer is the honest one.
+			p.cut(r)
+		},
+	}).ServeHTTP(w, r)
+}
+
+var errFailAfter = errors.New("injected after forwarding")
+
+// pause waits, and tells whether the client is still there.
+func (p *Proxy) pause(ctx context.Context, latency time.Duration) bool {
+	if latency <= 0 {
+		return true
+	}
+	timer := time.NewTimer(latency)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-p.closed:
+	}
+	return false
+}
+
+// transportFor gives the upstream transport of the client: one for each subject, so that the API server sees who it
+// is, and one for all that have no certificate.
+func (p *Proxy) transportFor(r *http.Request) (http.RoundTripper, error) {
+	roots := x509.NewCertPool()
+	roots.AddCert(p.cluster.ca.cert)
+	identity := ""
+	var client *x509.Certificate
+	if len(r.TLS.PeerCertificates) > 0 && r.Header.Get("Authorization") == "" {
+		client = r.TLS.PeerCertificates[0]
+		identity = client.Subject.String() + client.Issuer.String() + client.NotAfter.String()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if transport := p.transports[identity]; transport != nil {
+		return transport, nil
+	}
+	config := &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}}
+	if client != nil {
+		issuer := p.cluster.ca
+		if client.CheckSignatureFrom(issuer.cert) != nil {
+			// One of a stranger stays one, for the API server to refuse.
+			var err error
+			if issuer, err = newAuthority("stranger"); err != nil {
+				return nil, err
+			}
+		}
+		issued, err := issuer.issue(client.Subject, false, client.NotAfter)
+		if err != nil {
+			return nil, err
+		}
+		certificate, err := tls.X509KeyPair(issued.cert, issued.key)
+		if err != nil {
+			return nil, err
+		}
+		// Given whatever the server says it accepts: it would not be sent to one that names other authorities.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}
+	p.transports[identity] = transport
+	return transport, nil
+}
+
+// cut closes the client's connection without an answer.
+func (p *Proxy) cut(r *http.Request) {
+	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		_ = conn.Close()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// ---- failure injection
+
+// Failure is what a client gets instead of the API server's answer.
+type Failure struct {
+	// Status, ContentType and Body make the answer. A Status of 0 means no answer: the connection is cut, or, with Hang,
+	// stays open and silent.
+	Status      int
+	ContentType string
+	Body        string
+	Hang        bool
+	// AfterForwarding has the API server do what was asked; only its answer is lost.
+	AfterForwarding bool
+}
+
+// The failures that stand between a client and a cluster in practice.
+var (
+	// HTMLPage is the sign-in page of some proxy, with status 200.
+	HTMLPage = Failure{Status: http.StatusOK, ContentType: "text/html; charset=utf-8", Body: "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Please sign in.</body></html>\n"}
+	// BadGateway is a load balancer without a backend.
+	BadGateway = Failure{Status: http.StatusBadGateway, ContentType: "text/html", Body: "<html><body><h1>502 Bad Gateway</h1></body></html>\n"}
+	// Unavailable is a load balancer whose backends are unhealthy.
+	Unavailable = Failure{Status: http.StatusServiceUnavailable, ContentType: "text/plain", Body: "no healthy upstream"}
+	// Unauthorized is the API server's own answer to credentials that it does not accept.
+	Unauthorized = Failure{Status: http.StatusUnauthorized, ContentType: "application/json", Body: statusBody(http.StatusUnauthorized, "Unauthorized", "Unauthorized")}
+	// Forbidden is the API server's answer to someone whom no role allows it.
+	Forbidden = Failure{Status: http.StatusForbidden, ContentType: "application/json", Body: statusBody(http.StatusForbidden, "Forbidden", "forbidden by the test")}
+	// Silence takes the request and never answers.
+	Silence = Failure{Hang: true}
+	// Cut closes the connection instead of an answer.
+	Cut = Failure{}
+)
+
+func statusBody(code int, reason, message string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d}`, message, reason, code)
+}
+
+type fault struct {
+	match   func(Request) bool
+	failure Failure
+}
+
+// Fail answers every request that match accepts (all of them where it is nil) with the failure, until the function
+// that it returns is called. The first failure that matches wins.
+func (p *Proxy) Fail(match func(Request) bool, failure Failure) (restore func()) {
+	f := &fault{match: match, failure: failure}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, f)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for i, other := range p.faults {
+			if other == f {
+				p.faults = append(p.faults[:i:i], p.faults[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// failureFor needs the lock.
+func (p *Proxy) failureFor(request Request) *Failure {
+	for _, f := range p.faults {
+		if f.match == nil || f.match(request) {
+			return &f.failure
+		}
+	}
+	return nil
+}
+
+func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, entry *Request, failure Failure) {
+	if failure.Status == 0 {
+		if failure.Hang {
+			select {
+			case <-r.Context().Done():
+			case <-p.closed:
+			}
+		}
+		p.cut(r)
+	}
+	p.mu.Lock()
+	entry.Status = failure.Status
+	p.mu.Unlock()
+	if failure.ContentType != "" {
+		w.Header().Set("Content-Type", failure.ContentType)
+	}
+	w.WriteHeader(failure.Status)
+	_, _ = io.Copy(w, strings.NewReader(failure.Body))
+}

@@ -1,0 +1,302 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+)
+
+// Object is one object that a resource wants, as it shall be: only the fields that we declare, without our marks.
+type Object struct {
+	Kind    cluster.Kind
+	Desired *unstructured.Unstructured
+	// Immutable are the top-level fields that the API never lets change, so that an object which differs in one
+	// cannot be adopted.
+	Immutable []string
+}
+
+// Describe names the object as messages do.
+func (o Object) Describe() string { return Describe(o.Desired) }
+
+// Terms are on whose behalf, and how far, an object may be taken.
+type Terms struct {
+	Owner Owner
+	// Adopt allows taking over a foreign object.
+	Adopt bool
+	// AdoptFrom names the controllers (`tool/name`) from which it may be taken although they keep it in place.
+	AdoptFrom []string
+	// Held is set when the state holds the object: it is ours by proof, whatever its marks say.
+	Held bool
+}
+
+// Verdict is what applying an object would do.
+type Verdict int
+
+const (
+	// Create: there is none yet.
+	Create Verdict = iota
+	// Resume: it carries our own mark although the state does not hold it: an earlier apply was interrupted.
+	Resume
+	// Adopt: it is foreign and may be taken over.
+	Adopt
+	// Update: the state holds it.
+	Update
+)
+
+// Outlook is the result of a plan-time check of one object.
+type Outlook struct {
+	Verdict Verdict
+	// Changes are the fields that an adoption would change.
+	Changes []Difference
+}
+
+// Check tells what applying an object would do, without writing anything. The error is a *cluster.Problem when it is
+// not ours to take: of another berth resource, foreign without `adopt`, kept by a controller that `adopt_from` does
+// not name, or different in a field that cannot change.
+func Check(ctx context.Context, c *cluster.Cluster, object Object, terms Terms) (Outlook, error) {
+	live, err := c.Exists(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
+	if err != nil {
+		return Outlook{}, err
+	}
+	if claim := Inspect(live, terms.Owner); claim.Standing == Foreign && terms.Adopt {
+		// Comparing needs the whole object, not just its metadata.
+		if live, err = c.Fetch(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName()); err != nil {
+			return Outlook{}, err
+		}
+	}
+	return judge(c, object, terms, live)
+}
+
+func judge(c *cluster.Cluster, object Object, terms Terms, live *unstructured.Unstructured) (Outlook, error) {
+	claim := Inspect(live, terms.Owner)
+	switch claim.Standing {
+	case Absent:
+		return Outlook{Verdict: Create}, nil
+	case Ours:
+		if terms.Held {
+			return Outlook{Verdict: Update}, nil
+		}
+		return Outlook{Verdict: Resume}, nil
+	case Others:
+		if terms.Held && claim.Owner.Resource == terms.Owner.Resource {
+			// The configuration's `owner` changed, or the resource moved here from another state.
+			return Outlook{Verdict: Update}, nil
+		}
+		return Outlook{}, belongsToOther(c, object, claim.Owner)
+	}
+	if terms.Held {
+		return Outlook{Verdict: Update}, nil
+	}
+	if !terms.Adopt {
+		return Outlook{}, foreign(c, object, claim)
+	}
+	if refused := notIn(claim.Keepers, terms.AdoptFrom); len(refused) > 0 {
+		return Outlook{}, kept(c, object, refused)
+	}
+	changes := Compare(object.Desired, live)
+	if fixed := touching(changes, object.Immutable); len(fixed) > 0 {
+		return Outlook{}, &cluster.Problem{
+			Attribute: "adopt",
+			Summary:   fmt.Sprintf("%s cannot be adopted", object.Describe()),
+			Detail: fmt.Sprintf("refusing: %s on %s differs in fields that Kubernetes never lets change: %s. "+
+				"Set the configuration to what is there, or choose another name.", object.Describe(), c.Context(), join(fixed)),
+		}
+	}
+	return Outlook{Verdict: Adopt, Changes: changes}, nil
+}
+
+func belongsToOther(c *cluster.Cluster, object Object, owner Owner) error {
+	return &cluster.Problem{
+		Summary: fmt.Sprintf("%s belongs to another owner", object.Describe()),
+		Detail: fmt.Sprintf("refusing: %s on %s is marked as %s of the configuration with owner %q. "+
+			"Choose another name, or remove it from that configuration first (with deletion_policy = \"retain\" the object stays and loses its mark).",
+			object.Describe(), c.Context(), owner.Resource, owner.Configuration),
+	}
+}
+
+func foreign(c *cluster.Cluster, object Object, claim Claim) error {
+	remedy := "Set adopt = true to take it over as it is, or choose another name."
+	if len(claim.Keepers) > 0 {
+		remedy = fmt.Sprintf("It is kept in place by %s, which would revert what berth changes: choose another name, or take it out of that first. "+
+			"To take it over all the same, set adopt = true and adopt_from = [%s].", strings.Join(claim.Keepers, ", "), quoteAll(claim.Keepers))
+	}
+	return &cluster.Problem{
+		Attribute: "adopt",
+		Summary:   fmt.Sprintf("%s exists already and is not berth's", object.Describe()),
+		Detail:    fmt.Sprintf("refusing: %s exists on %s and berth did not create it. %s", object.Describe(), c.Context(), remedy),
+	}
+}
+
+func kept(c *cluster.Cluster, object Object, keepers []string) error {
+	return &cluster.Problem{
+		Attribute: "adopt_from",
+		Summary:   fmt.Sprintf("%s is kept in place by %s", object.Describe(), strings.Join(keepers, ", ")),
+		Detail: fmt.Sprintf("refusing: %s on %s is kept in place by %s, which would revert what berth changes. "+
+			"Take it out of that first, or name it in adopt_from = [%s].", object.Describe(), c.Context(), strings.Join(keepers, ", "), quoteAll(keepers)),
+	}
+}
+
+// Converge makes one object as it shall be and returns it as the server has it. The checks of Check are repeated on the
+// object as it is now; creating it fails when somebody else was quicker, and an update is for the object that was
+// checked and no other. Running it again after an interruption converges.
+func Converge(ctx context.Context, c *cluster.Cluster, object Object, terms Terms) (*unstructured.Unstructured, error) {
+	namespace, name := object.Desired.GetNamespace(), object.Desired.GetName()
+	live, err := c.Fetch(ctx, object.Kind, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	outlook, err := judge(c, object, terms, live)
+	if err != nil {
+		return nil, err
+	}
+	wanted := object.Desired.DeepCopy()
+	if outlook.Verdict == Create {
+		c.Progress(ctx, object.Describe(), "create", "")
+		mark(wanted, terms.Owner, true)
+		created, err := c.Create(ctx, object.Kind, wanted, FieldManager)
+		if apierrors.IsAlreadyExists(err) {
+			return nil, &cluster.Problem{
+				Summary: fmt.Sprintf("%s was created by somebody else at the same moment", object.Describe()),
+				Detail: fmt.Sprintf("%s did not exist on %s when it was checked, and did when it was to be created. It was left as it is. "+
+					"Plan again to see whose it is.", object.Describe(), c.Context()),
+			}
+		}
+		return created, explainWrite(c, object, err)
+	}
+	c.Progress(ctx, object.Describe(), "apply", "")
+	if err := c.TakeFields(ctx, object.Kind, live, FieldManager); err != nil {
+		return nil, explainWrite(c, object, err)
+	}
+	mark(wanted, terms.Owner, Created(live))
+	wanted.SetUID(live.GetUID())
+	applied, err := c.Apply(ctx, object.Kind, wanted, cluster.ApplyOptions{FieldManager: FieldManager, Force: true})
+	return applied, explainWrite(c, object, err)
+}
+
+// Remove takes an object away: deleted when berth created it, stripped of our marks when it was adopted, left alone
+// when it is not ours. It returns what became of it, for the caller to tell; an object that is gone already is Gone.
+func Remove(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string, owner Owner, retain bool) (Removal, error) {
+	live, err := c.Fetch(ctx, kind, namespace, name)
+	if err != nil {
+		return Kept, err
+	}
+	if live == nil {
+		return Gone, nil
+	}
+	if claim := Inspect(live, owner); claim.Standing != Ours {
+		return NotOurs, nil
+	}
+	if Created(live) && !retain {
+		c.Progress(ctx, Describe(live), "delete", "")
+		return Deleted, c.Delete(ctx, kind, namespace, name, live.GetUID())
+	}
+	c.Progress(ctx, Describe(live), "release", "it stays on the cluster without berth's marks")
+	return Kept, Unmark(ctx, c, kind, live)
+}
+
+// Removal is what became of an object that a resource no longer wants.
+type Removal int
+
+const (
+	// Gone: the cluster answered NotFound.
+	Gone Removal = iota
+	// Deleted: its deletion was accepted.
+	Deleted
+	// Kept: it stays, without our marks.
+	Kept
+	// NotOurs: it carries somebody else's mark, or none, and was left alone.
+	NotOurs
+)
+
+// Unmark takes our marks off an object and leaves everything else as it is.
+func Unmark(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, live *unstructured.Unstructured) error {
+	labels := map[string]any{MarkOwner: nil}
+	if live.GetLabels()[LabelManagedBy] == ManagedBy {
+		labels[LabelManagedBy] = nil
+	}
+	annotations := map[string]any{MarkOwner: nil, AnnotationCreated: nil, AnnotationStep: nil}
+	patch := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"uid": string(live.GetUID()), "labels": labels, "annotations": annotations,
+	}}}
+	body, err := patch.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	_, err = c.MergePatch(ctx, kind, live.GetNamespace(), live.GetName(), body, FieldManager)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Annotate sets one annotation of ours on an object, or removes it when the value is empty.
+func Annotate(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name, key, value string) error {
+	var set any
+	if value != "" {
+		set = value
+	}
+	patch := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: set}}}}
+	body, err := patch.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	_, err = c.MergePatch(ctx, kind, namespace, name, body, FieldManager)
+	return err
+}
+
+// explainWrite puts the object before a refusal of the API server, so that the message says what could not be written.
+func explainWrite(c *cluster.Cluster, object Object, err error) error {
+	if err == nil {
+		return nil
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err
+	}
+	return &cluster.Problem{
+		Summary: fmt.Sprintf("%s could not be written", object.Describe()),
+		Detail:  fmt.Sprintf("The API server of %s refused %s: %s", c.Context(), object.Describe(), sentence(err.Error())),
+		Err:     err,
+	}
+}
+
+func notIn(have, allowed []string) []string {
+	return slices.DeleteFunc(slices.Clone(have), func(one string) bool { return slices.Contains(allowed, one) })
+}
+
+func touching(changes []Difference, fields []string) []Difference {
+	return slices.DeleteFunc(slices.Clone(changes), func(change Difference) bool {
+		field, _, _ := strings.Cut(change.Path, ".")
+		return !slices.Contains(fields, field)
+	})
+}
+
+func join(changes []Difference) string {
+	texts := make([]string, len(changes))
+	for i, change := range changes {
+		texts[i] = change.String()
+	}
+	return strings.Join(texts, "; ")
+}
+
+func quoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+func sentence(text string) string {
+	if strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
+}

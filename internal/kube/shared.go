@@ -1,0 +1,173 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+)
+
+// sharedManager applies what all users of a shared object want alike, so that any of them can repair it.
+const sharedManager = "berth-shared"
+
+// userLabel is the label by which one resource says that it uses a shared object. The hash keeps two configurations
+// with equally named resources apart; the value is for people.
+func userLabel(owner Owner) string { return UserPrefix + owner.Hash() }
+
+// userManager is the field manager of one user's label: each has its own, so that concurrent users never overwrite
+// each other.
+func userManager(owner Owner) string { return "berth-user-" + owner.Hash() }
+
+// Users are the values of the user labels of a shared object: who uses it, sorted.
+func Users(object *unstructured.Unstructured) []string {
+	var users []string
+	for key, value := range object.GetLabels() {
+		if strings.HasPrefix(key, UserPrefix) {
+			users = append(users, value)
+		}
+	}
+	slices.Sort(users)
+	return users
+}
+
+// IsShared tells whether an object carries the mark of an object that several resources share.
+func IsShared(object *unstructured.Unstructured) bool {
+	return object.GetLabels()[LabelShared] == "true"
+}
+
+// CheckShared refuses, with a *cluster.Problem, a shared object whose name something else has taken. A foreign object
+// is never shared by accident: it has to be named as such instead.
+func CheckShared(c *cluster.Cluster, object Object, live *unstructured.Unstructured, remedy string) error {
+	if live == nil || IsShared(live) {
+		return nil
+	}
+	whose := "berth did not create it"
+	if owner, ok := ParseOwner(live); ok {
+		whose = fmt.Sprintf("it is %s of the configuration with owner %q", owner.Resource, owner.Configuration)
+	}
+	return &cluster.Problem{
+		Summary: fmt.Sprintf("%s exists already and is not shared", object.Describe()),
+		Detail:  fmt.Sprintf("refusing: %s exists on %s and %s. %s", object.Describe(), c.Context(), whose, remedy),
+	}
+}
+
+// Share makes sure that a shared object exists as all its users want it, and that it carries this user's label. Users
+// that do so at the same moment end with one object and all their labels.
+func Share(ctx context.Context, c *cluster.Cluster, object Object, user Owner, name, remedy string) (*unstructured.Unstructured, error) {
+	live, err := c.Fetch(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckShared(c, object, live, remedy); err != nil {
+		return nil, err
+	}
+	wanted := sharedForm(object)
+	if live == nil {
+		c.Progress(ctx, object.Describe(), "create", "")
+		live, err = c.Create(ctx, object.Kind, wanted, sharedManager)
+		if apierrors.IsAlreadyExists(err) {
+			// Another user was quicker, which is as good.
+			live, err = c.Fetch(ctx, object.Kind, wanted.GetNamespace(), wanted.GetName())
+		}
+		if err != nil {
+			return nil, explainWrite(c, object, err)
+		}
+		if live == nil {
+			return nil, fmt.Errorf("%s was deleted by somebody else while it was being created; plan again", object.Describe())
+		}
+		if err := CheckShared(c, object, live, remedy); err != nil {
+			return nil, err
+		}
+	}
+	if len(Compare(wanted, live)) > 0 {
+		if err := c.TakeFields(ctx, object.Kind, live, sharedManager); err != nil {
+			return nil, explainWrite(c, object, err)
+		}
+		wanted.SetUID(live.GetUID())
+		if live, err = c.Apply(ctx, object.Kind, wanted, cluster.ApplyOptions{FieldManager: sharedManager, Force: true}); err != nil {
+			return nil, explainWrite(c, object, err)
+		}
+	}
+	if live.GetLabels()[userLabel(user)] == name {
+		return live, nil
+	}
+	claim := object.Kind.New(wanted.GetNamespace(), wanted.GetName())
+	claim.SetUID(live.GetUID())
+	setLabel(claim, userLabel(user), name)
+	live, err = c.Apply(ctx, object.Kind, claim, cluster.ApplyOptions{FieldManager: userManager(user), Force: true})
+	return live, explainWrite(c, object, err)
+}
+
+// sharedForm is a shared object with the marks that all its users agree on.
+func sharedForm(object Object) *unstructured.Unstructured {
+	wanted := object.Desired.DeepCopy()
+	setLabel(wanted, LabelManagedBy, ManagedBy)
+	setLabel(wanted, LabelShared, "true")
+	setAnnotation(wanted, AnnotationCreated, "true")
+	return wanted
+}
+
+// SharedDrift is Drift for one shared object and one of its users.
+func SharedDrift(ctx context.Context, c *cluster.Cluster, object Object, user Owner, name string) (map[string]string, error) {
+	drift := map[string]string{}
+	live, err := c.Live(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if live == nil || live.GetDeletionTimestamp() != nil {
+		drift[object.Describe()] = "missing → present"
+		return drift, nil
+	}
+	wanted := sharedForm(object)
+	setLabel(wanted, userLabel(user), name)
+	for _, difference := range Compare(wanted, live) {
+		drift[object.Describe()+" "+difference.Path] = difference.change()
+	}
+	return drift, nil
+}
+
+// Unshare takes a user's label off a shared object and, when it was the last one, deletes the object, provided that
+// mayDelete agrees; it returns why the object stays, empty when it is gone. A user that comes at the same moment
+// keeps it: the deletion is for the object as it was seen without users.
+func Unshare(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string, user Owner, mayDelete func(context.Context) (reason string, err error)) (stays string, err error) {
+	live, err := c.Fetch(ctx, kind, namespace, name)
+	if err != nil || live == nil {
+		return "", err
+	}
+	if !IsShared(live) {
+		return "it is not a shared object of berth's", nil
+	}
+	if _, used := live.GetLabels()[userLabel(user)]; used {
+		patch := map[string]any{"metadata": map[string]any{"uid": string(live.GetUID()), "labels": map[string]any{userLabel(user): nil}}}
+		body, err := (&unstructured.Unstructured{Object: patch}).MarshalJSON()
+		if err != nil {
+			return "", err
+		}
+		if live, err = c.MergePatch(ctx, kind, namespace, name, body, userManager(user)); err != nil {
+			if apierrors.IsNotFound(err) {
+				return "", nil
+			}
+			return "", err
+		}
+	}
+	if users := Users(live); len(users) > 0 {
+		return "it is still used by " + strings.Join(users, ", "), nil
+	}
+	if !Created(live) {
+		return "berth did not create it", nil
+	}
+	if reason, err := mayDelete(ctx); err != nil || reason != "" {
+		return reason, err
+	}
+	c.Progress(ctx, Describe(live), "delete", "")
+	deleted, err := c.DeleteAsSeen(ctx, kind, live)
+	if err == nil && !deleted {
+		return "somebody began to use it at the same moment", nil
+	}
+	return "", err
+}

@@ -1,0 +1,320 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
+)
+
+// definition is what a resource file provides; the envelope does what all resources need: finding the cluster and
+// making sure that it is the right one, decoding, time limits, what changed and whether it needs the cluster at all,
+// and errors that say what was applied.
+type definition[M any, P interface {
+	*M
+	base() *common
+}] struct {
+	// name is the type without the provider's prefix.
+	name string
+	// schema describes the resource.
+	schema func(context.Context) schema.Schema
+	// object returns namespace and name of what the resource is about, for its mark, ID and identity.
+	object func(P) (namespace, name types.String)
+	// knobs are attributes, besides the common ones, whose change touches only the state.
+	knobs []string
+	// volatile are computed attributes that an update may change; all others keep their value.
+	volatile []string
+
+	// plan checks a create or an update and fills in what is known already. It runs also when nothing changes, for
+	// its warnings.
+	plan func(context.Context, *call[M]) error
+	// planDelete checks a destroy.
+	planDelete func(context.Context, *call[M]) error
+	// create makes it and fills plan's outputs. It finds whatever an interrupted create left and goes on from there.
+	create func(context.Context, *call[M]) error
+	// read brings state's outputs and drift up to date; false when the cluster answered NotFound.
+	read func(context.Context, *call[M]) (bool, error)
+	// update makes plan of what state says, and repairs drift.
+	update func(context.Context, *call[M]) error
+	// remove takes it apart.
+	remove func(context.Context, *call[M]) error
+	// adopt fills state from the cluster after an import; false when there is nothing to import.
+	adopt func(context.Context, *call[M]) (bool, error)
+}
+
+// call is one call of a definition's function.
+type call[M any] struct {
+	cluster *cluster.Cluster
+	// owner is who the marks of this resource name.
+	owner kube.Owner
+	// plan is what shall be, state what was (nil at create), config what the user wrote (at plan).
+	plan, state, config *M
+	// changing is false for a plan that changes nothing.
+	changing bool
+	// marked is set once berth has written its marks on the objects; after an import it has not.
+	marked      bool
+	diagnostics *diag.Diagnostics
+}
+
+func (c *call[M]) warn(summary, format string, args ...any) {
+	c.diagnostics.AddWarning(summary, fmt.Sprintf(format, args...))
+}
+
+// envelope is the resource that the framework sees.
+type envelope[M any, P interface {
+	*M
+	base() *common
+}] struct {
+	definition[M, P]
+	provider *configured
+	shape    schema.Schema
+}
+
+func newEnvelope[M any, P interface {
+	*M
+	base() *common
+}](d definition[M, P],
+) resource.Resource {
+	return &envelope[M, P]{definition: d, shape: d.schema(context.Background())}
+}
+
+// keyMarked is the private state's key for "berth has written its marks".
+const keyMarked = "marked"
+
+var yes = []byte(`true`)
+
+func (e *envelope[M, P]) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_" + e.name
+}
+
+func (e *envelope[M, P]) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = e.shape
+}
+
+func (e *envelope[M, P]) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	e.provider, _ = req.ProviderData.(*configured)
+}
+
+func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan M
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	base := P(&plan).base()
+	limit, diagnostics := base.Timeouts.Create(ctx, defaultTimeout)
+	resp.Diagnostics.Append(diagnostics...)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ctx, record := cluster.WithRecord(ctx)
+
+	doing := fmt.Sprintf("Creating %s failed", e.describe(&plan))
+	c, uid, err := e.connect(ctx, base.Cluster.ValueString())
+	if err == nil {
+		if planned := base.ClusterUID; !planned.IsUnknown() && planned.ValueString() != uid {
+			err = wrongCluster(c, planned.ValueString(), uid)
+		}
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, doing, err, nil)
+		return
+	}
+	namespace, name := e.object(&plan)
+	base.ID = types.StringValue(importID(base.Cluster, name))
+	base.ClusterUID, base.Drift = types.StringValue(uid), noDrift
+	call := &call[M]{cluster: c, owner: e.owner(c, name), plan: &plan, changing: true, diagnostics: &resp.Diagnostics}
+	if err := e.create(ctx, call); err != nil {
+		// No state: a create that fails and returns state is tainted and replaced, which would be destruction.
+		written := record.Lines()
+		addError(&resp.Diagnostics, doing, err, written)
+		if len(written) > 0 {
+			resp.Diagnostics.AddWarning(fmt.Sprintf("%s is unfinished", e.describe(&plan)),
+				"What was applied carries berth's marks, and the next apply goes on from it. To give it up instead, delete it by hand.")
+		}
+		return
+	}
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, keyMarked, yes)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
+}
+
+func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state M
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	base := P(&state).base()
+	doing := fmt.Sprintf("Reading %s failed", e.describe(&state))
+	c, standing, err := e.find(ctx, base)
+	switch {
+	case err != nil && e.provider.keepUnreachable && cluster.Unreachable(err):
+		resp.Diagnostics.AddWarning(fmt.Sprintf("%s was not refreshed", e.describe(&state)),
+			fmt.Sprintf("Its cluster cannot be reached, and on_unreachable is \"warn\": the state is kept as it was. %s", err))
+		return
+	case err != nil:
+		addError(&resp.Diagnostics, doing, err, nil)
+		return
+	case standing == deferred:
+		return
+	case standing == rebuilt:
+		resp.Diagnostics.AddWarning(fmt.Sprintf("%s leaves the state", e.describe(&state)),
+			fmt.Sprintf("It was pinned to the cluster with UID %s, and clusters[%q].uid now says that the cluster was rebuilt as %s. It is created afresh there.",
+				base.ClusterUID.ValueString(), c.Name(), c.PinnedUID()))
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	imported := base.ClusterUID.IsNull()
+	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
+	resp.Diagnostics.Append(diagnostics...)
+	_, name := e.object(&state)
+	call := &call[M]{cluster: c, owner: e.owner(c, name), state: &state, marked: marked != nil, diagnostics: &resp.Diagnostics}
+	found := true
+	if imported {
+		uid, err := c.UID(ctx)
+		if err == nil {
+			base.ClusterUID = types.StringValue(uid)
+			base.setDefaults()
+			found, err = e.adopt(ctx, call)
+		}
+		if err != nil {
+			addError(&resp.Diagnostics, doing, err, nil)
+			return
+		}
+	}
+	if found {
+		base.Drift = noDrift
+		if found, err = e.read(ctx, call); err != nil {
+			if e.provider.keepUnreachable && cluster.Unreachable(err) {
+				resp.Diagnostics.AddWarning(fmt.Sprintf("%s was not refreshed", e.describe(&state)), err.Error())
+				return
+			}
+			addError(&resp.Diagnostics, doing, err, nil)
+			return
+		}
+	}
+	if !found {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
+	namespace, name := e.object(&state)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
+}
+
+func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, state, config M
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	base, was := P(&plan).base(), P(&state).base()
+	kind := e.changeOf(&config, &plan, &state)
+	if kind == stateOnly && base.Cluster.Equal(was.Cluster) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+		return
+	}
+	limit, diagnostics := base.Timeouts.Update(ctx, defaultTimeout)
+	resp.Diagnostics.Append(diagnostics...)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ctx, record := cluster.WithRecord(ctx)
+
+	doing := fmt.Sprintf("Updating %s failed", e.describe(&plan))
+	c, uid, err := e.connect(ctx, base.Cluster.ValueString())
+	if err == nil && was.ClusterUID.ValueString() != uid {
+		err = wrongCluster(c, was.ClusterUID.ValueString(), uid)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, doing, err, nil)
+		return
+	}
+	if kind == stateOnly {
+		// The same cluster under another key.
+		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+		return
+	}
+	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
+	resp.Diagnostics.Append(diagnostics...)
+	namespace, name := e.object(&plan)
+	base.Drift = noDrift
+	call := &call[M]{
+		cluster: c, owner: e.owner(c, name), plan: &plan, state: &state, config: &config,
+		changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics,
+	}
+	if err := e.update(ctx, call); err != nil {
+		addError(&resp.Diagnostics, doing, err, record.Lines())
+		return
+	}
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, keyMarked, yes)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
+}
+
+func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state M
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	base := P(&state).base()
+	limit, diagnostics := base.Timeouts.Delete(ctx, defaultTimeout)
+	resp.Diagnostics.Append(diagnostics...)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ctx, record := cluster.WithRecord(ctx)
+
+	doing := fmt.Sprintf("Destroying %s failed", e.describe(&state))
+	c, standing, err := e.find(ctx, base)
+	if err == nil && standing == deferred {
+		err = &cluster.Problem{
+			Attribute: "cluster", Summary: doing,
+			Detail: fmt.Sprintf("The connection of cluster %q is not known, so nothing can be destroyed on it. Keep its entry in `clusters` known until its resources are destroyed.", base.Cluster.ValueString()),
+		}
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, doing, err, nil)
+		return
+	}
+	if standing == rebuilt {
+		// What was pinned to the old cluster went with it.
+		return
+	}
+	_, name := e.object(&state)
+	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
+	resp.Diagnostics.Append(diagnostics...)
+	call := &call[M]{cluster: c, owner: e.owner(c, name), state: &state, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
+	if err := e.remove(ctx, call); err != nil {
+		addError(&resp.Diagnostics, doing, err, record.Lines())
+	}
+}
+
+// owner is who the marks of a resource name.
+func (e *envelope[M, P]) owner(c *cluster.Cluster, name types.String) kube.Owner {
+	return kube.Owner{Configuration: c.Owner(), Resource: e.name + "." + name.ValueString()}
+}
+
+// describe names a resource in messages, which must differ between resources: the runners fold equal ones together.
+func (e *envelope[M, P]) describe(model P) string {
+	_, name := e.object(model)
+	where := ""
+	if key := model.base().Cluster.ValueString(); key != "" {
+		where = fmt.Sprintf(" on cluster %q", key)
+	}
+	if name.ValueString() == "" {
+		return "berth_" + e.name + where
+	}
+	return fmt.Sprintf("berth_%s %q%s", e.name, name.ValueString(), where)
+}
+
+func importID(cluster, name types.String) string {
+	return cluster.ValueString() + "/" + name.ValueString()
+}

@@ -1,0 +1,89 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/identityschema"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+// identityModel is the identity of every resource: never the cluster's key, which is a name of this configuration.
+type identityModel struct {
+	ClusterUID types.String `tfsdk:"cluster_uid"`
+	Namespace  types.String `tfsdk:"namespace"`
+	Name       types.String `tfsdk:"name"`
+}
+
+func (e *envelope[M, P]) IdentitySchema(_ context.Context, _ resource.IdentitySchemaRequest, resp *resource.IdentitySchemaResponse) {
+	resp.IdentitySchema = identityschema.Schema{Attributes: map[string]identityschema.Attribute{
+		"cluster_uid": identityschema.StringAttribute{RequiredForImport: true, Description: "The UID of the cluster's kube-system namespace."},
+		"namespace":   identityschema.StringAttribute{OptionalForImport: true, Description: "The namespace, where the resource has one."},
+		"name":        identityschema.StringAttribute{RequiredForImport: true, Description: "The name."},
+	}}
+}
+
+func setIdentity(ctx context.Context, identity *tfsdk.ResourceIdentity, diagnostics *diag.Diagnostics, uid, namespace, name types.String) {
+	if identity == nil || diagnostics.HasError() {
+		return
+	}
+	diagnostics.Append(identity.Set(ctx, identityModel{ClusterUID: uid, Namespace: namespace, Name: name})...)
+}
+
+// ImportState takes `cluster/name`, or an identity, and leaves the rest to Read.
+func (e *envelope[M, P]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	key, name, ok := strings.Cut(req.ID, "/")
+	if req.ID == "" && req.Identity != nil {
+		key, name, ok = e.importIdentity(ctx, req, resp)
+		if resp.Diagnostics.HasError() {
+			return
+		}
+	}
+	if !ok || key == "" || name == "" || strings.Contains(name, "/") {
+		resp.Diagnostics.AddError(fmt.Sprintf("%q is not an import ID of berth_%s", req.ID, e.name),
+			fmt.Sprintf("It has to be the cluster's key and the name with a slash between them, such as \"%s/%s\". The keys of the provider's `clusters` are: %s.",
+				exampleKey(e.provider), "my-name", quoteNames(e.provider.fleet.Names())))
+		return
+	}
+	if _, err := e.provider.fleet.Cluster(key); err != nil {
+		addError(&resp.Diagnostics, fmt.Sprintf("Importing berth_%s %q failed", e.name, name), err, nil)
+		return
+	}
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
+	if req.ID == "" {
+		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), key+"/"+name)...)
+	}
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("cluster"), key)...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
+}
+
+func (e *envelope[M, P]) importIdentity(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) (key, name string, ok bool) {
+	var identity identityModel
+	resp.Diagnostics.Append(req.Identity.Get(ctx, &identity)...)
+	if resp.Diagnostics.HasError() {
+		return "", "", false
+	}
+	c, err := e.provider.fleet.ByUID(ctx, identity.ClusterUID.ValueString())
+	if err == nil && c == nil {
+		resp.Diagnostics.AddError(fmt.Sprintf("No cluster has the UID %q", identity.ClusterUID.ValueString()),
+			fmt.Sprintf("None of the provider's `clusters` that answered has a kube-system namespace with this UID. The keys are: %s.", quoteNames(e.provider.fleet.Names())))
+		return "", "", false
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Importing by identity failed", err, nil)
+		return "", "", false
+	}
+	return c.Name(), identity.Name.ValueString(), true
+}
+
+func exampleKey(provider *configured) string {
+	if names := provider.fleet.Names(); len(names) > 0 {
+		return names[0]
+	}
+	return "eu-1"
+}

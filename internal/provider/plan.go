@@ -1,0 +1,282 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/defaults"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+)
+
+// change is what a plan asks of the cluster.
+type change int
+
+const (
+	// none: nothing differs.
+	none change = iota
+	// stateOnly: only knobs of the state differ, the cluster is not called.
+	stateOnly
+	// real: the cluster has to change.
+	real
+)
+
+// ModifyPlan finds the cluster, says what is known already, runs the resource's checks, and decides what an update may
+// change: outputs that it cannot change keep their value, so that references never cascade.
+func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if e.provider == nil {
+		return
+	}
+	if req.Plan.Raw.IsNull() {
+		e.planDestroy(ctx, req, resp)
+		return
+	}
+	var plan, config M
+	var state *M
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	if !req.State.Raw.IsNull() {
+		state = new(M)
+		resp.Diagnostics.Append(req.State.Get(ctx, state)...)
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
+	resp.Diagnostics.Append(diagnostics...)
+	call := &call[M]{plan: &plan, state: state, config: &config, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
+	e.planCluster(ctx, call, resp)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if state != nil {
+		e.keepOutputs(call)
+	}
+	if call.cluster != nil {
+		_, name := e.object(&plan)
+		call.owner = e.owner(call.cluster, name)
+		if err := e.plan(ctx, call); err != nil {
+			e.planError(&plan, err, resp)
+		}
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// planError shows what a plan check found. A cluster that cannot be reached is a warning where the user said so.
+func (e *envelope[M, P]) planError(plan P, err error, resp *resource.ModifyPlanResponse) {
+	if e.provider.keepUnreachable && cluster.Unreachable(err) {
+		resp.Diagnostics.AddWarning(fmt.Sprintf("The checks of %s were not run", e.describe(plan)),
+			fmt.Sprintf("Its cluster cannot be reached, and on_unreachable is \"warn\". They run at the apply. %s", err))
+		return
+	}
+	addError(&resp.Diagnostics, fmt.Sprintf("Planning %s failed", e.describe(plan)), err, nil)
+}
+
+// planCluster settles `cluster`, `cluster_uid` and `id`, and connects where the connection is known.
+func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], resp *resource.ModifyPlanResponse) {
+	base, written := P(call.plan).base(), P(call.config).base()
+	if written.Cluster.IsNull() {
+		key, err := e.provider.fleet.Default()
+		switch {
+		case errors.Is(err, cluster.ErrDeferred):
+			if call.state != nil {
+				base.Cluster = P(call.state).base().Cluster
+			}
+		case err != nil:
+			addError(&resp.Diagnostics, "No cluster", err, nil)
+			return
+		default:
+			base.Cluster = types.StringValue(key)
+		}
+	}
+	base.Drift = noDrift
+	if base.Cluster.IsUnknown() || base.Cluster.IsNull() {
+		e.putOff(call, "it is not known yet which cluster it is on")
+		return
+	}
+	_, name := e.object(call.plan)
+	if call.state == nil && !name.IsUnknown() {
+		base.ID = types.StringValue(importID(base.Cluster, name))
+	}
+	c, err := e.provider.fleet.Cluster(base.Cluster.ValueString())
+	if errors.Is(err, cluster.ErrDeferred) {
+		e.putOff(call, fmt.Sprintf("the connection of cluster %q is not known yet", base.Cluster.ValueString()))
+		return
+	}
+	var uid string
+	if err == nil {
+		uid, err = c.UID(ctx)
+	}
+	if err != nil {
+		e.planError(call.plan, err, resp)
+		return
+	}
+	if call.state != nil {
+		e.planMove(call, c, uid, resp)
+	} else {
+		base.ClusterUID = types.StringValue(uid)
+	}
+	call.cluster = c
+}
+
+// planMove handles an update: the same cluster under another key is a change in place, another cluster replaces.
+func (e *envelope[M, P]) planMove(call *call[M], c *cluster.Cluster, uid string, resp *resource.ModifyPlanResponse) {
+	base, was := P(call.plan).base(), P(call.state).base()
+	if uid == was.ClusterUID.ValueString() {
+		return
+	}
+	if base.Cluster.Equal(was.Cluster) {
+		addError(&resp.Diagnostics, "Wrong cluster", wrongCluster(c, was.ClusterUID.ValueString(), uid), nil)
+		return
+	}
+	resp.RequiresReplace = append(resp.RequiresReplace, path.Root("cluster"))
+}
+
+// putOff says which checks were not run, and why.
+func (e *envelope[M, P]) putOff(call *call[M], why string) {
+	call.warn(fmt.Sprintf("The checks of %s are put off to the apply", e.describe(call.plan)),
+		"Because %s, this plan could not look at the cluster: ownership, permissions and everything else were not checked. The apply checks them before it writes anything.", why)
+}
+
+func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if e.planDelete == nil {
+		return
+	}
+	state := new(M)
+	resp.Diagnostics.Append(req.State.Get(ctx, state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	c, where, err := e.find(ctx, P(state).base())
+	if err != nil {
+		e.planError(state, err, resp)
+		return
+	}
+	if where != reached {
+		return
+	}
+	_, name := e.object(state)
+	call := &call[M]{cluster: c, owner: e.owner(c, name), state: state, changing: true, diagnostics: &resp.Diagnostics}
+	if err := e.planDelete(ctx, call); err != nil {
+		e.planError(state, err, resp)
+	}
+}
+
+// keepOutputs lets outputs keep their value unless this update may change them.
+func (e *envelope[M, P]) keepOutputs(call *call[M]) {
+	kind := e.changeOf(call.config, call.plan, call.state)
+	call.changing = kind == real
+	plan, state, config := fieldsOf(call.plan), fieldsOf(call.state), fieldsOf(call.config)
+	for name := range e.shape.Attributes {
+		if !e.isOutput(name, config) {
+			continue
+		}
+		if kind == real && slices.Contains(e.volatile, name) {
+			plan[name].Set(unknownLike(plan[name]))
+			continue
+		}
+		if name != "drift" && name != "cluster" {
+			plan[name].Set(state[name])
+		}
+	}
+}
+
+// changeOf tells whether what differs between plan and state needs the cluster.
+func (e *envelope[M, P]) changeOf(config, plan, state *M) change {
+	if !P(plan).base().Drift.Equal(P(state).base().Drift) {
+		return real
+	}
+	kind := none
+	planned, had, written := fieldsOf(plan), fieldsOf(state), fieldsOf(config)
+	for name := range e.shape.Attributes {
+		if name != "cluster" && e.isOutput(name, written) {
+			continue
+		}
+		if planned[name].Interface().(attr.Value).Equal(had[name].Interface().(attr.Value)) {
+			continue
+		}
+		if !slices.Contains(knobs, name) && !slices.Contains(e.knobs, name) && name != "cluster" {
+			return real
+		}
+		kind = stateOnly
+	}
+	return kind
+}
+
+// isOutput tells whether the value of an attribute is the provider's: computed, without a default, and not written in
+// the configuration.
+func (e *envelope[M, P]) isOutput(name string, config map[string]reflect.Value) bool {
+	attribute := e.shape.Attributes[name]
+	if !attribute.IsComputed() || !config[name].Interface().(attr.Value).IsNull() {
+		return false
+	}
+	switch attribute := attribute.(type) {
+	case interface{ StringDefaultValue() defaults.String }:
+		return attribute.StringDefaultValue() == nil
+	case interface{ BoolDefaultValue() defaults.Bool }:
+		return attribute.BoolDefaultValue() == nil
+	case interface{ Int64DefaultValue() defaults.Int64 }:
+		return attribute.Int64DefaultValue() == nil
+	}
+	return true
+}
+
+// fieldsOf are the fields of a model by attribute name, those of embedded structs included. Every field of a model is
+// an attr.Value.
+func fieldsOf(model any) map[string]reflect.Value {
+	fields := map[string]reflect.Value{}
+	var add func(reflect.Value)
+	add = func(structure reflect.Value) {
+		for i := range structure.NumField() {
+			field := structure.Type().Field(i)
+			if field.Anonymous {
+				add(structure.Field(i))
+				continue
+			}
+			if name := field.Tag.Get("tfsdk"); name != "" && name != "-" {
+				fields[name] = structure.Field(i)
+			}
+		}
+	}
+	add(reflect.ValueOf(model).Elem())
+	return fields
+}
+
+// unknownLike is the unknown value of a field's own type.
+func unknownLike(field reflect.Value) reflect.Value {
+	switch value := field.Interface().(type) {
+	case types.String:
+		return reflect.ValueOf(types.StringUnknown())
+	case types.Bool:
+		return reflect.ValueOf(types.BoolUnknown())
+	case types.Int64:
+		return reflect.ValueOf(types.Int64Unknown())
+	case types.List:
+		return reflect.ValueOf(types.ListUnknown(value.ElementType(context.Background())))
+	case types.Set:
+		return reflect.ValueOf(types.SetUnknown(value.ElementType(context.Background())))
+	case types.Map:
+		return reflect.ValueOf(types.MapUnknown(value.ElementType(context.Background())))
+	case types.Object:
+		return reflect.ValueOf(types.ObjectUnknown(value.AttributeTypes(context.Background())))
+	}
+	panic(fmt.Sprintf("a model has a field of type %s, which no output can have", field.Type()))
+}
+
+func stringValue(text string) types.String { return types.StringValue(text) }
+
+func quoteNames(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return strings.Join(quoted, ", ")
+}

@@ -1,0 +1,68 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// stringCheck is a string validator made of one function, which returns what is wrong or nothing.
+type stringCheck struct {
+	describe string
+	wrong    func(string) string
+}
+
+func (c stringCheck) Description(context.Context) string         { return c.describe }
+func (c stringCheck) MarkdownDescription(context.Context) string { return c.describe }
+
+func (c stringCheck) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+	if wrong := c.wrong(req.ConfigValue.ValueString()); wrong != "" {
+		resp.Diagnostics.AddAttributeError(req.Path, fmt.Sprintf("`%s` is not valid", req.Path), fmt.Sprintf("%q %s", req.ConfigValue.ValueString(), wrong))
+	}
+}
+
+// dnsSubdomain is the form of most names in Kubernetes.
+func dnsSubdomain() validator.String {
+	return stringCheck{"a DNS subdomain: lower-case letters, digits, '-' and '.'", func(value string) string {
+		if problems := validation.IsDNS1123Subdomain(value); len(problems) > 0 {
+			return "is not a name that Kubernetes takes: " + strings.Join(problems, "; ") + "."
+		}
+		return ""
+	}}
+}
+
+// dnsLabel is the form of a namespace's name.
+func dnsLabel() validator.String {
+	return stringCheck{"a DNS label: lower-case letters, digits and '-', at most 63", func(value string) string {
+		if problems := validation.IsDNS1123Label(value); len(problems) > 0 {
+			return "is not a name that a namespace can have: " + strings.Join(problems, "; ") + "."
+		}
+		return ""
+	}}
+}
+
+// notSystem refuses the names that Kubernetes keeps for itself.
+func notSystem() validator.String {
+	return stringCheck{"not a name that begins with system-", func(value string) string {
+		if strings.HasPrefix(value, "system-") {
+			return "begins with \"system-\", which Kubernetes keeps for its own classes. Choose another name."
+		}
+		return ""
+	}}
+}
+
+// noSlash keeps a value usable as one part of an ownership mark.
+func noSlash() validator.String {
+	return stringCheck{"without a slash", func(value string) string {
+		if strings.Contains(value, "/") {
+			return "has a slash, which parts the owner from the resource on ownership marks. Take it out."
+		}
+		return ""
+	}}
+}

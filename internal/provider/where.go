@@ -1,0 +1,89 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+)
+
+// standing is how a resource in the state stands to the cluster that its key leads to now.
+type standing int
+
+const (
+	// reached: it is the right cluster.
+	reached standing = iota
+	// deferred: the connection is not known yet.
+	deferred
+	// rebuilt: the entry's `uid` says that the cluster was rebuilt, so what was pinned to the old one is gone.
+	rebuilt
+)
+
+// connect returns the cluster of a key and its UID.
+func (e *envelope[M, P]) connect(ctx context.Context, key string) (*cluster.Cluster, string, error) {
+	c, err := e.provider.fleet.Cluster(key)
+	if err != nil {
+		if errors.Is(err, cluster.ErrDeferred) {
+			err = &cluster.Problem{
+				Attribute: "cluster", Summary: fmt.Sprintf("The connection of cluster %q is still not known", key),
+				Detail: fmt.Sprintf("clusters[%q] has a value that is unknown even now, at the apply. Make sure that the resource it comes from is created before this one.", key),
+			}
+		}
+		return nil, "", err
+	}
+	uid, err := c.UID(ctx)
+	return c, uid, err
+}
+
+// find returns the cluster of a resource in the state and makes sure that it is the one the resource is pinned to. A
+// key that was renamed is found again by the UID, and written to the state under its new name.
+func (e *envelope[M, P]) find(ctx context.Context, base *common) (*cluster.Cluster, standing, error) {
+	pinned, key := base.ClusterUID.ValueString(), base.Cluster.ValueString()
+	c, err := e.provider.fleet.Cluster(key)
+	if errors.Is(err, cluster.ErrDeferred) {
+		return nil, deferred, nil
+	}
+	if err != nil {
+		if pinned == "" {
+			return nil, reached, err
+		}
+		renamed, again := e.provider.fleet.ByUID(ctx, pinned)
+		if errors.Is(again, cluster.ErrDeferred) {
+			return nil, deferred, nil
+		}
+		if renamed == nil {
+			return nil, reached, goneKey(e.provider.fleet, key, pinned)
+		}
+		base.Cluster = stringValue(renamed.Name())
+		return renamed, reached, nil
+	}
+	uid, err := c.UID(ctx)
+	if err != nil {
+		return c, reached, err
+	}
+	if pinned != "" && pinned != uid {
+		if c.PinnedUID() == uid {
+			return c, rebuilt, nil
+		}
+		return c, reached, wrongCluster(c, pinned, uid)
+	}
+	return c, reached, nil
+}
+
+func goneKey(fleet *cluster.Fleet, key, uid string) error {
+	return &cluster.Problem{
+		Attribute: "cluster", Summary: fmt.Sprintf("Cluster %q is no longer in the provider configuration", key),
+		Detail: fmt.Sprintf("The state has a resource on cluster %q (UID %s), which is not in the provider's `clusters` map, and no other entry leads to a cluster with that UID. The keys are: %s. "+
+			"Keep the entry until the cluster's resources are destroyed, then take it out.", key, uid, quoteNames(fleet.Names())),
+	}
+}
+
+func wrongCluster(c *cluster.Cluster, pinned, found string) error {
+	return &cluster.Problem{
+		Attribute: "cluster", Summary: fmt.Sprintf("Cluster %q is another cluster now", c.Name()),
+		Detail: fmt.Sprintf("refusing: the resource was applied to the cluster with UID %s, but clusters[%q] now leads to the one with UID %s at %s. Nothing was applied. "+
+			"Point the entry back at the first cluster. If that one was rebuilt and this is it, set clusters[%q].uid = %q: what was pinned to the old cluster then leaves the state and is created afresh.",
+			pinned, c.Name(), found, c.Server(), c.Name(), found),
+	}
+}

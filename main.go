@@ -6,7 +6,9 @@ import (
 	"flag"
 	"log"
 
+	"github.com/go-logr/logr"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"k8s.io/klog/v2"
 
 	"github.com/berthdev/terraform-provider-berth/internal/provider"
 )
@@ -18,6 +20,9 @@ func main() {
 	var debug bool
 	flag.BoolVar(&debug, "debug", false, "serve for a debugger: print TF_REATTACH_PROVIDERS and stay")
 	flag.Parse()
+
+	// client-go logs what credential plugins print, which may be a secret; what matters of it is in our diagnostics.
+	klog.SetLogger(logr.Discard())
 
 	err := providerserver.Serve(context.Background(), provider.New(version), providerserver.ServeOpts{
 		// Both registries know the provider by this name; the host is the runner's own default.

@@ -30,7 +30,8 @@ provider_installation {
   dev_overrides { "registry.terraform.io/hashicorp/berth" = "$bin" }
 }
 HCL
-(cd "$work" && TF_CLI_CONFIG_FILE=$work/cli.tfrc "${BERTH_TOFU:-$bin/tofu}" providers schema -json >schema.json)
+(cd "$work" && CHECKPOINT_DISABLE=1 TF_CLI_CONFIG_FILE=$work/cli.tfrc \
+  "${BERTH_TOFU:-$bin/tofu}" providers schema -json >schema.json)
 
 # Only what goes wrong is worth reading: tfplugindocs narrates each file.
 if ! "$bin/tfplugindocs" generate --provider-dir "$root" --provider-name berth --providers-schema "$work/schema.json" \

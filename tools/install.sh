@@ -30,5 +30,6 @@ Use it with:
     }
   }
 
-A working directory that has used an earlier build remembers its checksum: run "tofu init -upgrade" there.
+A working directory that has used an earlier build of the same version remembers its checksum: delete the entry of
+berthdev/berth from its .terraform.lock.hcl (or the file) and run "tofu init" again.
 TEXT

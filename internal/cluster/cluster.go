@@ -51,6 +51,7 @@ type Cluster struct {
 	allowed  memoMap[Permission, bool]
 	snapshot snapshot
 	planned  planned
+	answers  memoMap[string, any]
 }
 
 func newCluster(name string, entry Entry, settings Settings) *Cluster {

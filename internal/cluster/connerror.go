@@ -162,6 +162,9 @@ func (c classification) unexpectedAnswer(status metav1.Status) *ConnectionError 
 
 func (c classification) aboutDecoding() *ConnectionError {
 	text := c.err.Error()
+	if strings.Contains(text, "couldn't get version/kind") && strings.Contains(text, "unexpected end of JSON input") {
+		return c.fail(CauseReset, "the connection is cut", "%s stopped in the middle of its answer. A firewall or load balancer may cut connections, or the API server is restarting. Apply again; if it stays, check what is in between.", c.server)
+	}
 	if runtime.IsMissingKind(c.err) || strings.Contains(text, "couldn't get version/kind; json parse error") || strings.Contains(text, "serializer for text/") {
 		// What was received is not quoted: it may be anything.
 		return c.fail(CauseNotKubernetes, "something other than a Kubernetes API server answered",

@@ -102,15 +102,16 @@ func TestAnswers(t *testing.T) {
 		unreachable bool
 		want        []string
 	}{
-		"login page":  {page(200, "Sign in &amp; go on"), nil, CauseNotKubernetes, false, []string{"a web page answered", "answered 200", `titled "Sign in & go on"`, "127.0.0.1:", `clusters["eu-1"]`, "HTTPS_PROXY"}},
-		"page of 401": {page(401, strings.Repeat("x", 500)), nil, CauseNotKubernetes, false, []string{"answered 401", strings.Repeat("x", 100) + "…"}},
-		"page of 502": {page(502, "Bad Gateway"), nil, CauseGateway, true, []string{"does not answer (502)", `"Bad Gateway"`, "control plane"}},
-		"503":         {plain(503, "text/plain", "no healthy upstream"), nil, CauseGateway, true, []string{"does not answer (503)", "control plane"}},
-		"504":         {refusal(504, metav1.StatusReasonTimeout), nil, CauseGateway, true, []string{"does not answer (504)"}},
-		"other 404":   {plain(404, "text/plain", "default backend - 404"), nil, CauseNotKubernetes, false, []string{"other than a Kubernetes API server", `404 with "default backend - 404"`}},
-		"firewall":    {plain(403, "text/plain", "blocked, token="+canary), nil, CauseNotKubernetes, false, []string{"403 with", "blocked"}},
-		"other JSON":  {plain(200, "application/json", `{"hello":"`+canary+`"}`), nil, CauseNotKubernetes, false, []string{"no Kubernetes object", `clusters["eu-1"]`}},
-		"other text":  {plain(200, "text/plain", canary), nil, CauseNotKubernetes, false, []string{"no Kubernetes object"}},
+		"login page":     {page(200, "Sign in &amp; go on"), nil, CauseNotKubernetes, false, []string{"a web page answered", "answered 200", `titled "Sign in & go on"`, "127.0.0.1:", `clusters["eu-1"]`, "HTTPS_PROXY"}},
+		"page of 401":    {page(401, strings.Repeat("x", 500)), nil, CauseNotKubernetes, false, []string{"answered 401", strings.Repeat("x", 100) + "…"}},
+		"page of 502":    {page(502, "Bad Gateway"), nil, CauseGateway, true, []string{"does not answer (502)", `"Bad Gateway"`, "control plane"}},
+		"503":            {plain(503, "text/plain", "no healthy upstream"), nil, CauseGateway, true, []string{"does not answer (503)", "control plane"}},
+		"504":            {refusal(504, metav1.StatusReasonTimeout), nil, CauseGateway, true, []string{"does not answer (504)"}},
+		"other 404":      {plain(404, "text/plain", "default backend - 404"), nil, CauseNotKubernetes, false, []string{"other than a Kubernetes API server", `404 with "default backend - 404"`}},
+		"firewall":       {plain(403, "text/plain", "blocked, token="+canary), nil, CauseNotKubernetes, false, []string{"403 with", "blocked"}},
+		"other JSON":     {plain(200, "application/json", `{"hello":"`+canary+`"}`), nil, CauseNotKubernetes, false, []string{"no Kubernetes object", `clusters["eu-1"]`}},
+		"half an answer": {plain(200, "application/json", `{"kind":`), nil, CauseReset, true, []string{"connection is cut", "in the middle of its answer"}},
+		"other text":     {plain(200, "text/plain", canary), nil, CauseNotKubernetes, false, []string{"no Kubernetes object"}},
 		"other host": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://login.example.com/start?state="+canary, http.StatusFound)
 		}, nil, CauseNotKubernetes, false, []string{"redirects to another host", "https://login.example.com, as", "no credential went there"}},
@@ -256,6 +257,7 @@ func TestNetwork(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kind":`))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
+		panic(http.ErrAbortHandler) // or the server would end the answer properly, in a race with the client's giving up
 	})
 	requireConnection(t, askWithin(t, halting, 300*time.Millisecond), CauseTimeout, true, "does not answer in time")
 }

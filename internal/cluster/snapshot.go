@@ -96,6 +96,16 @@ func (c *Cluster) Live(ctx context.Context, kind Kind, namespace, name string) (
 	return c.Fetch(ctx, kind, namespace, name)
 }
 
+// OursIn returns what berth applied of a kind in one namespace, from the list of what is ours, or from a list of that
+// namespace where the credential may not list the whole cluster.
+func (c *Cluster) OursIn(ctx context.Context, kind Kind, namespace string) ([]*unstructured.Unstructured, error) {
+	all, err := c.sorted(ctx, scope{kind: kind, selector: OursSelector})
+	if apierrors.IsForbidden(err) {
+		return c.sorted(ctx, scope{kind: kind, selector: OursSelector, namespace: namespace})
+	}
+	return slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool { return object.GetNamespace() != namespace }), err
+}
+
 // Exists returns the metadata of an object, ours or not, from a metadata-only list of its kind; nil when there is none.
 // It is what a plan asks before it says that something will be created: one list, however many objects are planned.
 func (c *Cluster) Exists(ctx context.Context, kind Kind, namespace, name string) (*unstructured.Unstructured, error) {

@@ -97,12 +97,13 @@ func (c *Cluster) Kubectl(t testing.TB, args ...string) string {
 // KubectlInput is Kubectl with standard input, as for "apply", "-f", "-".
 func (c *Cluster) KubectlInput(t testing.TB, input string, args ...string) string {
 	t.Helper()
-	programs, err := Build(t.Context(), "kubectl")
+	ctx := context.WithoutCancel(t.Context()) // cleanups use it too
+	programs, err := Build(ctx, "kubectl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	direct := c.file("direct.kubeconfig")
-	cmd := exec.CommandContext(t.Context(), programs["kubectl"], append([]string{"--kubeconfig=" + direct, "--cache-dir=" + c.file("kubectl-cache")}, args...)...)
+	cmd := exec.CommandContext(ctx, programs["kubectl"], append([]string{"--kubeconfig=" + direct, "--cache-dir=" + c.file("kubectl-cache")}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -209,5 +210,9 @@ func (f *Fleet) MergeKubeconfigs() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(f.Dir, "kubeconfig")
-	return path, os.WriteFile(path, content, 0o600)
+	// Whoever waits for the file finds it whole.
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return "", err
+	}
+	return path, os.Rename(path+".new", path)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -27,7 +28,7 @@ type Guard struct {
 
 // watchdogScript reads "group ID", "gone ID", "path PATH" and "done" lines. The loop after kill waits until the groups
 // are gone, as rm would race with a process that still writes; it gives up after 5 s, since a killed process that
-// nobody reaps keeps its group for ever.
+// nobody reaps keeps its group for ever. There is no -- before the groups, which dash would take for one.
 const watchdogScript = `
 dir=$1 groups= paths=
 while read -r what value; do
@@ -38,12 +39,13 @@ while read -r what value; do
     done) exit 0 ;;
   esac
 done
-for g in $groups; do kill -KILL -- "-$g" 2>/dev/null; done
+for g in $groups; do kill -KILL "-$g" 2>/dev/null; done
 tries=50
 for g in $groups; do
-  while [ $tries -gt 0 ] && kill -0 -- "-$g" 2>/dev/null; do tries=$((tries - 1)); sleep 0.1; done
+  while [ $tries -gt 0 ] && kill -0 "-$g" 2>/dev/null; do tries=$((tries - 1)); sleep 0.1; done
 done
 rm -rf -- "$dir" $paths || { sleep 1; rm -rf -- "$dir" $paths; }
+for p in $paths; do rmdir "${p%/*}" 2>/dev/null; done
 `
 
 // NewGuard starts a guard over dir, which need not be empty.
@@ -84,7 +86,7 @@ func (g *Guard) Forget(cmd *exec.Cmd) {
 	}
 }
 
-// RemoveToo has the watchdog remove a path outside of the directory as well.
+// RemoveToo has the watchdog remove a path outside of the directory as well, and its parent if that is then empty.
 func (g *Guard) RemoveToo(path string) { fmt.Fprintf(g.pipe, "path %s\n", path) }
 
 // Close ends the guard. With done it does nothing more; otherwise the watchdog kills what it knows of and removes the
@@ -200,6 +202,9 @@ func (s *supervisor) stop() error {
 		if err := os.RemoveAll(path); err != nil {
 			errs = append(errs, fmt.Errorf("fleettest: %w", err))
 		}
+	}
+	for _, path := range extra {
+		_ = os.Remove(filepath.Dir(path)) // unless another fleet's paths are in it
 	}
 	s.Close(len(errs) == 0) // where something failed here, the watchdog tries once more
 	return errors.Join(errs...)

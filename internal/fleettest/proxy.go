@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,8 +22,8 @@ import (
 type ProxyOptions struct {
 	// Latency is waited before each request is forwarded, as if the server were that far away (one round trip).
 	Latency time.Duration
-	// BeforeWrite is called before the n-th write (counted from 1, and anew after Reset) is forwarded. The request waits
-	// until it returns. See Request.IsWrite for what a write is.
+	// BeforeWrite is called before the n-th write (counted from 1, and anew after Reset) is forwarded, or fails because
+	// of Fail. The request waits until it returns. See Request.IsWrite for what a write is.
 	BeforeWrite func(n int, request Request)
 	// AfterWrite is called when the server has answered the n-th write, with the status it gave, and before the client
 	// sees anything of the answer.
@@ -190,7 +189,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	entry.Write = n
 	request := *entry
-	failure := p.failureFor(request)
 	p.mu.Unlock()
 
 	started := time.Now()
@@ -202,12 +200,13 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if !p.pause(r.Context(), options.Latency) {
 		p.cut(r)
 	}
+	if n > 0 && options.BeforeWrite != nil {
+		options.BeforeWrite(n, request)
+	}
+	failure := p.failureFor(request)
 	if failure != nil && !failure.AfterForwarding {
 		p.fail(w, r, entry, *failure)
 		return
-	}
-	if n > 0 && options.BeforeWrite != nil {
-		options.BeforeWrite(n, request)
 	}
 	transport, err := p.transportFor(r)
 	if err != nil {
@@ -312,94 +311,4 @@ func (p *Proxy) cut(r *http.Request) {
 		_ = conn.Close()
 	}
 	panic(http.ErrAbortHandler)
-}
-
-// ---- failure injection
-
-// Failure is what a client gets instead of the API server's answer.
-type Failure struct {
-	// Status, ContentType and Body make the answer. A Status of 0 means no answer: the connection is cut, or, with Hang,
-	// stays open and silent.
-	Status      int
-	ContentType string
-	Body        string
-	Hang        bool
-	// AfterForwarding has the API server do what was asked; only its answer is lost.
-	AfterForwarding bool
-}
-
-// The failures that stand between a client and a cluster in practice.
-var (
-	// HTMLPage is the sign-in page of some proxy, with status 200.
-	HTMLPage = Failure{Status: http.StatusOK, ContentType: "text/html; charset=utf-8", Body: "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Please sign in.</body></html>\n"}
-	// BadGateway is a load balancer without a backend.
-	BadGateway = Failure{Status: http.StatusBadGateway, ContentType: "text/html", Body: "<html><body><h1>502 Bad Gateway</h1></body></html>\n"}
-	// Unavailable is a load balancer whose backends are unhealthy.
-	Unavailable = Failure{Status: http.StatusServiceUnavailable, ContentType: "text/plain", Body: "no healthy upstream"}
-	// Unauthorized is the API server's own answer to credentials that it does not accept.
-	Unauthorized = Failure{Status: http.StatusUnauthorized, ContentType: "application/json", Body: statusBody(http.StatusUnauthorized, "Unauthorized", "Unauthorized")}
-	// Forbidden is the API server's answer to someone whom no role allows it.
-	Forbidden = Failure{Status: http.StatusForbidden, ContentType: "application/json", Body: statusBody(http.StatusForbidden, "Forbidden", "forbidden by the test")}
-	// Silence takes the request and never answers.
-	Silence = Failure{Hang: true}
-	// Cut closes the connection instead of an answer.
-	Cut = Failure{}
-)
-
-func statusBody(code int, reason, message string) string {
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d}`, message, reason, code)
-}
-
-type fault struct {
-	match   func(Request) bool
-	failure Failure
-}
-
-// Fail answers every request that match accepts (all of them where it is nil) with the failure, until the function
-// that it returns is called. The first failure that matches wins.
-func (p *Proxy) Fail(match func(Request) bool, failure Failure) (restore func()) {
-	f := &fault{match: match, failure: failure}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.faults = append(p.faults, f)
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for i, other := range p.faults {
-			if other == f {
-				p.faults = append(p.faults[:i:i], p.faults[i+1:]...)
-				return
-			}
-		}
-	}
-}
-
-// failureFor needs the lock.
-func (p *Proxy) failureFor(request Request) *Failure {
-	for _, f := range p.faults {
-		if f.match == nil || f.match(request) {
-			return &f.failure
-		}
-	}
-	return nil
-}
-
-func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, entry *Request, failure Failure) {
-	if failure.Status == 0 {
-		if failure.Hang {
-			select {
-			case <-r.Context().Done():
-			case <-p.closed:
-			}
-		}
-		p.cut(r)
-	}
-	p.mu.Lock()
-	entry.Status = failure.Status
-	p.mu.Unlock()
-	if failure.ContentType != "" {
-		w.Header().Set("Content-Type", failure.ContentType)
-	}
-	w.WriteHeader(failure.Status)
-	_, _ = io.Copy(w, strings.NewReader(failure.Body))
 }

@@ -175,6 +175,25 @@ func testWrites(t *testing.T, c *fleettest.Cluster) {
 	if !slices.Equal(calls, want) {
 		t.Errorf("calls\n got %q\nwant %q", calls, want)
 	}
+
+	// A client that ends at a write: what came before it has happened, and the write itself on one side only.
+	for _, boundary := range []fleettest.Boundary{fleettest.BeforeWrite, fleettest.AfterWrite} {
+		ctx, cancel := context.WithCancel(t.Context())
+		fired := p.KillAt(2, boundary, cancel)
+		var err error
+		for i := range 3 {
+			if err == nil {
+				_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", boundary, i)}}, metav1.CreateOptions{})
+			}
+		}
+		if err == nil || !fired() {
+			t.Errorf("%s: error %v, fired %t", boundary, err, fired())
+		}
+		got := []bool{exists(string(boundary) + "-0"), exists(string(boundary) + "-1"), exists(string(boundary) + "-2")}
+		if want := []bool{true, boundary == fleettest.AfterWrite, false}; !slices.Equal(got, want) {
+			t.Errorf("%s: objects exist %v, want %v", boundary, got, want)
+		}
+	}
 }
 
 func testFailures(t *testing.T, c *fleettest.Cluster) {

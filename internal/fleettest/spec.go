@@ -28,7 +28,7 @@ type ClusterSpec struct {
 	Version string
 
 	// FeatureGates are set on the API server. A gate that the version has locked, or that another enabled gate needs,
-	// stops the boot with a message that says so.
+	// stops the boot with a message that says so; EmulatedVersion is the way round both.
 	FeatureGates map[string]bool
 
 	// EmulatedVersion has the API server behave as an older minor does, such as "1.35", in which gates that have been

@@ -41,7 +41,7 @@ func driftOf(ctx context.Context, c *cluster.Cluster, owner Owner, object Object
 	if marked {
 		mark(wanted, owner, Created(live))
 	}
-	if differences = Compare(wanted, live); len(differences) == 0 {
+	if differences = compareAs(wanted, wanted, object.complete(live)); len(differences) == 0 {
 		return nil, false, nil
 	}
 	wanted.SetUID(live.GetUID())
@@ -54,5 +54,5 @@ func driftOf(ctx context.Context, c *cluster.Cluster, owner Owner, object Object
 		// is shown as it is.
 		return differences, false, nil
 	}
-	return compareAs(wanted, outcome, live), false, nil
+	return compareAs(wanted, object.complete(outcome), object.complete(live)), false, nil
 }

@@ -26,6 +26,8 @@ const (
 	// LabelShared stands on an object that several resources use; each has a label below UserPrefix.
 	LabelShared = "berth.dev/shared"
 	UserPrefix  = "users.berth.dev/"
+	// markPrefix begins every mark of ours that is not shared with other tools.
+	markPrefix = "berth.dev/"
 	// FieldManager is the one server-side-apply field manager of what berth applies.
 	FieldManager = "berth"
 )

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 )
@@ -20,6 +22,28 @@ type Object struct {
 	// Immutable are the top-level fields that the API never lets change, so that an object which differs in one
 	// cannot be adopted.
 	Immutable []string
+	// Omitted are the top-level fields that the API leaves out while they have this value, such as a boolean that is
+	// false: without it, their absence would look like a difference.
+	Omitted map[string]any
+}
+
+// Compare returns the fields that the object sets and that live has otherwise; see the function of that name.
+func (o Object) Compare(live *unstructured.Unstructured) []Difference {
+	return compareAs(o.Desired, o.Desired, o.complete(live))
+}
+
+// complete is an object of the server with the fields that the API leaves out.
+func (o Object) complete(live *unstructured.Unstructured) *unstructured.Unstructured {
+	if len(o.Omitted) == 0 {
+		return live
+	}
+	whole := &unstructured.Unstructured{Object: maps.Clone(live.Object)}
+	for field, value := range o.Omitted {
+		if _, served := whole.Object[field]; !served {
+			whole.Object[field] = value
+		}
+	}
+	return whole
 }
 
 // Describe names the object as messages do.
@@ -34,6 +58,13 @@ type Terms struct {
 	AdoptFrom []string
 	// Held is set when the state holds the object: it is ours by proof, whatever its marks say.
 	Held bool
+	// UID is that of the object which the state holds, where it is known: what somebody else made in the place of an
+	// object that was deleted is not held.
+	UID types.UID
+}
+
+func (t Terms) holds(live *unstructured.Unstructured) bool {
+	return t.Held && (t.UID == "" || t.UID == live.GetUID())
 }
 
 // Verdict is what applying an object would do.
@@ -71,27 +102,28 @@ func Check(ctx context.Context, c *cluster.Cluster, object Object, terms Terms) 
 			return Outlook{}, err
 		}
 	}
-	return judge(c, object, terms, live)
+	return Judge(c, object, terms, live)
 }
 
-func judge(c *cluster.Cluster, object Object, terms Terms, live *unstructured.Unstructured) (Outlook, error) {
+// Judge is Check for an object that was read already; live is nil when there is none.
+func Judge(c *cluster.Cluster, object Object, terms Terms, live *unstructured.Unstructured) (Outlook, error) {
 	claim := Inspect(live, terms.Owner)
 	switch claim.Standing {
 	case Absent:
 		return Outlook{Verdict: Create}, nil
 	case Ours:
-		if terms.Held {
+		if terms.holds(live) {
 			return Outlook{Verdict: Update}, nil
 		}
 		return Outlook{Verdict: Resume}, nil
 	case Others:
-		if terms.Held && claim.Owner.Resource == terms.Owner.Resource {
+		if terms.holds(live) && claim.Owner.Resource == terms.Owner.Resource {
 			// The configuration's `owner` changed, or the resource moved here from another state.
 			return Outlook{Verdict: Update}, nil
 		}
 		return Outlook{}, belongsToOther(c, object, claim.Owner)
 	}
-	if terms.Held {
+	if terms.holds(live) {
 		return Outlook{Verdict: Update}, nil
 	}
 	if !terms.Adopt {
@@ -100,7 +132,7 @@ func judge(c *cluster.Cluster, object Object, terms Terms, live *unstructured.Un
 	if refused := notIn(claim.Keepers, terms.AdoptFrom); len(refused) > 0 {
 		return Outlook{}, kept(c, object, refused)
 	}
-	changes := Compare(object.Desired, live)
+	changes := object.Compare(live)
 	if fixed := touching(changes, object.Immutable); len(fixed) > 0 {
 		return Outlook{}, &cluster.Problem{
 			Attribute: "adopt",
@@ -147,12 +179,16 @@ func kept(c *cluster.Cluster, object Object, keepers []string) error {
 // object as it is now; creating it fails when somebody else was quicker, and an update is for the object that was
 // checked and no other. Running it again after an interruption converges.
 func Converge(ctx context.Context, c *cluster.Cluster, object Object, terms Terms) (*unstructured.Unstructured, error) {
-	namespace, name := object.Desired.GetNamespace(), object.Desired.GetName()
-	live, err := c.Fetch(ctx, object.Kind, namespace, name)
+	live, err := c.Fetch(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
 	if err != nil {
 		return nil, err
 	}
-	outlook, err := judge(c, object, terms, live)
+	return ConvergeFrom(ctx, c, object, terms, live)
+}
+
+// ConvergeFrom is Converge for an object that was read just now; live is nil when there is none.
+func ConvergeFrom(ctx context.Context, c *cluster.Cluster, object Object, terms Terms, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	outlook, err := Judge(c, object, terms, live)
 	if err != nil {
 		return nil, err
 	}
@@ -215,13 +251,20 @@ const (
 	NotOurs
 )
 
-// Unmark takes our marks off an object and leaves everything else as it is.
+// Unmark takes our marks, every label and annotation below berth.dev/, off an object and leaves everything else as it
+// is.
 func Unmark(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, live *unstructured.Unstructured) error {
-	labels := map[string]any{MarkOwner: nil}
-	if live.GetLabels()[LabelManagedBy] == ManagedBy {
-		labels[LabelManagedBy] = nil
+	labels, annotations := map[string]any{}, map[string]any{}
+	for key, value := range live.GetLabels() {
+		if strings.HasPrefix(key, markPrefix) || (key == LabelManagedBy && value == ManagedBy) {
+			labels[key] = nil
+		}
 	}
-	annotations := map[string]any{MarkOwner: nil, AnnotationCreated: nil, AnnotationStep: nil}
+	for key := range live.GetAnnotations() {
+		if strings.HasPrefix(key, markPrefix) {
+			annotations[key] = nil
+		}
+	}
 	patch := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"uid": string(live.GetUID()), "labels": labels, "annotations": annotations,
 	}}}

@@ -84,7 +84,7 @@ func Share(ctx context.Context, c *cluster.Cluster, object Object, user Owner, n
 			return nil, err
 		}
 	}
-	if len(Compare(wanted, live)) > 0 {
+	if len(compareAs(wanted, wanted, object.complete(live))) > 0 {
 		if err := c.TakeFields(ctx, object.Kind, live, sharedManager); err != nil {
 			return nil, explainWrite(c, object, err)
 		}
@@ -125,7 +125,7 @@ func SharedDrift(ctx context.Context, c *cluster.Cluster, object Object, user Ow
 	}
 	wanted := sharedForm(object)
 	setLabel(wanted, userLabel(user), name)
-	for _, difference := range Compare(wanted, live) {
+	for _, difference := range compareAs(wanted, wanted, object.complete(live)) {
 		drift[object.Describe()+" "+difference.Path] = difference.change()
 	}
 	return drift, nil

@@ -40,6 +40,19 @@ func WaitReady(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, names
 	return ready, err
 }
 
+// Wait waits until look says that a live object has what is waited for; action says what that is. An object that does
+// not exist is waited for too. The error is like WaitReady's.
+func Wait(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name, action string, look func(*unstructured.Unstructured) (done bool, reason string)) error {
+	return poll(ctx, c, Name(kind.Kind, namespace, name), action, func() (bool, string, error) {
+		live, err := c.Fetch(ctx, kind, namespace, name)
+		if err != nil || live == nil {
+			return false, "it does not exist", err
+		}
+		done, reason := look(live)
+		return done, reason, nil
+	}, func(ctx context.Context) []string { return Explain(ctx, c, kind, namespace, name) })
+}
+
 // WaitGone waits until the cluster answers NotFound for an object, or has another one by its name. What holds it up
 // (finalizers, what a namespace still contains) is in the error.
 func WaitGone(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string) error {

@@ -76,11 +76,13 @@ func CheckEndpoint(ctx context.Context, endpoint Endpoint) Check {
 	return check
 }
 
-// ask returns the status of the last attempt. The error is without the address.
-func (e Endpoint) ask(ctx context.Context) (int, error) {
+func (e Endpoint) client() *retryablehttp.Client {
 	client := retryablehttp.NewClient()
 	client.Logger = nil // it would log the whole address
 	client.RetryMax, client.RetryWaitMin, client.RetryWaitMax = endpointRetries, endpointPause, 2*endpointPause
+	client.Backoff = func(shortest, longest time.Duration, attempt int, _ *http.Response) time.Duration {
+		return retryablehttp.DefaultBackoff(shortest, longest, attempt, nil) // without the response: its Retry-After may be hours
+	}
 	client.HTTPClient.Timeout = endpointTimeout
 	client.ErrorHandler = retryablehttp.PassthroughErrorHandler
 	client.CheckRetry = func(ctx context.Context, response *http.Response, err error) (bool, error) {
@@ -89,8 +91,13 @@ func (e Endpoint) ask(ctx context.Context) (int, error) {
 		}
 		return retryablehttp.DefaultRetryPolicy(ctx, response, err)
 	}
-	defer client.HTTPClient.CloseIdleConnections()
+	return client
+}
 
+// ask returns the status of the last attempt. The error is without the address.
+func (e Endpoint) ask(ctx context.Context) (int, error) {
+	client := e.client()
+	defer client.HTTPClient.CloseIdleConnections()
 	request, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, e.URL, nil)
 	if err != nil {
 		return 0, withoutAddress(err)
@@ -104,8 +111,7 @@ func (e Endpoint) ask(ctx context.Context) (int, error) {
 }
 
 func withoutAddress(err error) error {
-	var addressed *url.Error
-	if errors.As(err, &addressed) {
+	if addressed, ok := errors.AsType[*url.Error](err); ok {
 		return addressed.Err
 	}
 	return err

@@ -22,6 +22,7 @@ func TestEndpoint(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
 		case "/down":
+			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case "/secret":
 			if user, password, _ := r.BasicAuth(); user != "me" || password != "hunter2" || r.URL.Query().Get("token") != "hunter3" {
@@ -91,4 +92,10 @@ func TestEndpoint(t *testing.T) {
 			expect(t, check, "endpoints/", Fail, "an endpoint is no http:// or https:// address (not shown, since it may hold a password)", "")
 		}
 	})
+}
+
+func TestEndpointIsNotLogged_X9(t *testing.T) {
+	if logger := (Endpoint{}).client().Logger; logger != nil {
+		t.Errorf("the client logs addresses to %T", logger)
+	}
 }

@@ -50,7 +50,8 @@ func (t Toleration) tolerates(taint corev1.Taint) bool {
 	}
 }
 
-func (t Toleration) validate() error {
+// Validate returns what the API server would refuse in the toleration.
+func (t Toleration) Validate() error {
 	switch {
 	case !slices.Contains([]string{"", "Equal", "Exists"}, t.Operator):
 		return fmt.Errorf("operator %q is neither Equal nor Exists", t.Operator)
@@ -78,7 +79,7 @@ type Placement struct {
 func (p Placement) Validate() error {
 	var problems []error
 	for i, toleration := range p.Tolerations {
-		if err := toleration.validate(); err != nil {
+		if err := toleration.Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("%s[%d]: %w", p.path("tolerations"), i, err))
 		}
 	}

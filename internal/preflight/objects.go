@@ -232,11 +232,11 @@ func literals(keys []string) string {
 	if len(keys) == 0 {
 		keys = []string{"KEY"}
 	}
-	text := ""
-	for _, key := range keys {
-		text += fmt.Sprintf(" --from-literal=%s=...", key)
+	flags := make([]string, len(keys))
+	for i, key := range keys {
+		flags[i] = fmt.Sprintf(" --from-literal=%s=...", key)
 	}
-	return text
+	return strings.Join(flags, "")
 }
 
 func having(keys []string) string {

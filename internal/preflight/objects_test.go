@@ -41,11 +41,17 @@ func TestNamespace_J48(t *testing.T) {
 		{"any owner", []runtime.Object{namespace("team", ownedBy("instance.a"))}, Namespace{Name: "team"}, Pass, `namespace "team" exists and belongs to "instance.a"`, ""},
 		{"manager", []runtime.Object{namespace("team", managedBy("Helm"))}, Namespace{Name: "team", Owner: "instance.a"}, Pass, `namespace "team" exists and is managed by "Helm"`, ""},
 		{
-			"another owner", []runtime.Object{namespace("team", ownedBy("instance.b"))}, Namespace{Name: "team", Owner: "instance.a"}, Fail,
+			"another owner",
+			[]runtime.Object{namespace("team", ownedBy("instance.b"))},
+			Namespace{Name: "team", Owner: "instance.a"},
+			Fail,
 			`refusing: namespace "team" on shared belongs to another owner ("instance.b")`, "Give a different namespace, or a different cluster.",
 		},
 		{
-			"terminating", []runtime.Object{namespace("team", terminating)}, Namespace{Name: "team", MayBeMissing: true}, Fail,
+			"terminating",
+			[]runtime.Object{namespace("team", terminating)},
+			Namespace{Name: "team", MayBeMissing: true},
+			Fail,
 			`namespace "team" on shared is terminating, so nothing can be created in it`, "kubectl get namespace team -o jsonpath='{.status.conditions}'",
 		},
 		{"missing", nil, Namespace{Name: "team"}, Fail, `namespace "team" does not exist on shared`, "kubectl create namespace team"},
@@ -74,10 +80,17 @@ func TestPodSecurity(t *testing.T) {
 		enforced, wanted string
 		status           Status
 	}{
-		{"privileged", "privileged", Pass}, {"privileged", "baseline", Pass}, {"privileged", "restricted", Pass},
-		{"baseline", "privileged", Fail}, {"baseline", "baseline", Pass}, {"baseline", "restricted", Pass},
-		{"restricted", "privileged", Fail}, {"restricted", "baseline", Fail}, {"restricted", "restricted", Pass},
-		{"Baseline", "baseline", Fail}, {"Baseline", "restricted", Pass},
+		{"privileged", "privileged", Pass},
+		{"privileged", "baseline", Pass},
+		{"privileged", "restricted", Pass},
+		{"baseline", "privileged", Fail},
+		{"baseline", "baseline", Pass},
+		{"baseline", "restricted", Pass},
+		{"restricted", "privileged", Fail},
+		{"restricted", "baseline", Fail},
+		{"restricted", "restricted", Pass},
+		{"Baseline", "baseline", Fail},
+		{"Baseline", "restricted", Pass},
 	} {
 		t.Run(test.enforced+" "+test.wanted, func(t *testing.T) {
 			c := newFake(t, namespace("team", enforces(test.enforced)))
@@ -174,7 +187,9 @@ func TestSecrets_J59_J60_J61_J62(t *testing.T) {
 		},
 		{"J59 planned", ref("planned", "token"), Skipped, `Secret "planned" in namespace "my-instance" is created by this run; it is checked when the run applies`, ""},
 		{
-			"J59 namespace to come", SecretRef{Attribute: "required_secrets[0]", Namespace: "later", Name: "git"}, Skipped,
+			"J59 namespace to come",
+			SecretRef{Attribute: "required_secrets[0]", Namespace: "later", Name: "git"},
+			Skipped,
 			`namespace "later" does not exist yet, so Secret "git" is checked when the run applies`, "",
 		},
 	} {

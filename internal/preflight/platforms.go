@@ -77,6 +77,12 @@ func DerivePlatforms(placement Placement, nodes []corev1.Node) (Platforms, error
 	return derived, fmt.Errorf("this cluster's schedulable nodes report %s — %s", strings.Join(sortedSet(reported), ", "), nothingElse)
 }
 
+// PlatformOf is the docker platform string of a node, such as linux/amd64.
+func PlatformOf(node *corev1.Node) string {
+	_, platform := platformOf(node)
+	return platform
+}
+
 func platformOf(node *corev1.Node) (architecture, platform string) {
 	system, architecture := node.Status.NodeInfo.OperatingSystem, node.Status.NodeInfo.Architecture
 	if architecture == "" {

@@ -106,42 +106,61 @@ func TestCheckQuota_J42(t *testing.T) {
 	}{
 		{"no quota", nil, oneGi(), Pass, `no ResourceQuota of namespace "my-instance" limits size "hold" (memory 1Gi, cpu 1)`, ""},
 		{
-			"nothing that a size uses", []runtime.Object{resourceQuota(t, "objects", "configmaps 1 1", "requests.storage 1Gi 1Gi")}, oneGi(), Pass,
+			"nothing that a size uses",
+			[]runtime.Object{resourceQuota(t, "objects", "configmaps 1 1", "requests.storage 1Gi 1Gi")},
+			oneGi(), Pass,
 			`no ResourceQuota of namespace "my-instance" limits size "hold" (memory 1Gi, cpu 1)`, "",
 		},
 		{
-			"room", []runtime.Object{resourceQuota(t, "team-quota", "limits.memory 10Gi 2Gi", "requests.cpu 4 1", "pods 50 3")}, oneGi(), Pass,
+			"room",
+			[]runtime.Object{resourceQuota(t, "team-quota", "limits.memory 10Gi 2Gi", "requests.cpu 4 1", "pods 50 3")},
+			oneGi(), Pass,
 			`the quota of namespace "my-instance" has room for 3 more of size "hold" (memory 1Gi, cpu 1), by quota "team-quota" requests.cpu`, "",
 		},
 		{
-			"the tightest of several", []runtime.Object{resourceQuota(t, "a", "memory 9Gi 1Gi"), resourceQuota(t, "b", "pods 5 3", "cpu 8 6")}, oneGi(), Pass,
+			"the tightest of several",
+			[]runtime.Object{resourceQuota(t, "a", "memory 9Gi 1Gi"), resourceQuota(t, "b", "pods 5 3", "cpu 8 6")},
+			oneGi(), Pass,
 			`the quota of namespace "my-instance" has room for 2 more of size "hold" (memory 1Gi, cpu 1), by quota "b" cpu, quota "b" pods`, "",
 		},
 		{
-			"fractions", []runtime.Object{resourceQuota(t, "a", "limits.cpu 1 250m")}, Size{Memory: resource.MustParse("1Gi"), CPU: resource.MustParse("250m")}, Pass,
+			"fractions",
+			[]runtime.Object{resourceQuota(t, "a", "limits.cpu 1 250m")},
+			Size{Memory: resource.MustParse("1Gi"), CPU: resource.MustParse("250m")},
+			Pass,
 			`the quota of namespace "my-instance" has room for 3 more of size "hold" (memory 1Gi, cpu 250m), by quota "a" limits.cpu`, "",
 		},
 		{
-			"huge", []runtime.Object{resourceQuota(t, "a", "memory 7Ei 0")}, oneGi(), Pass,
+			"huge",
+			[]runtime.Object{resourceQuota(t, "a", "memory 7Ei 0")},
+			oneGi(), Pass,
 			`the quota of namespace "my-instance" has room for 7516192768 more of size "hold" (memory 1Gi, cpu 1), by quota "a" memory`, "",
 		},
 		{
-			"J43's quota", []runtime.Object{resourceQuota(t, "team-quota", "limits.memory 2560Mi 2Gi", "pods 10 10", "limits.cpu 9 1")}, oneGi(), Warn,
+			"J43's quota",
+			[]runtime.Object{resourceQuota(t, "team-quota", "limits.memory 2560Mi 2Gi", "pods 10 10", "limits.cpu 9 1")},
+			oneGi(), Warn,
 			"size \"hold\" (memory 1Gi, cpu 1) does not fit the quota of namespace \"my-instance\" right now — a pod of it waits until it does:\n" +
 				"  quota \"team-quota\" limits.memory: requested 1Gi, used 2Gi, limited 2560Mi (512Mi left)\n" +
 				"  quota \"team-quota\" pods: requested 1, used 10, limited 10 (0 left)",
 			"Free some of the quota",
 		},
 		{
-			"not reported", []runtime.Object{resourceQuota(t, "team-quota", "limits.memory 10Gi", "pods 10 1")}, oneGi(), Warn,
+			"not reported",
+			[]runtime.Object{resourceQuota(t, "team-quota", "limits.memory 10Gi", "pods 10 1")},
+			oneGi(), Warn,
 			`unknown: whether size "hold" (memory 1Gi, cpu 1) fits the quota of namespace "my-instance": no use is reported yet for quota "team-quota" limits.memory`, "",
 		},
 		{
-			"of another class", []runtime.Object{scoped(resourceQuota(t, "critical", "pods 0 0"), "PriorityClass", "In", "critical")}, oneGi(), Pass,
+			"of another class",
+			[]runtime.Object{scoped(resourceQuota(t, "critical", "pods 0 0"), "PriorityClass", "In", "critical")},
+			oneGi(), Pass,
 			`no ResourceQuota of namespace "my-instance" limits size "hold" (memory 1Gi, cpu 1)`, "",
 		},
 		{
-			"of this class", []runtime.Object{scoped(resourceQuota(t, "batch", "pods 0 0"), "PriorityClass", "In", "batch-low")}, oneGi(), Warn,
+			"of this class",
+			[]runtime.Object{scoped(resourceQuota(t, "batch", "pods 0 0"), "PriorityClass", "In", "batch-low")},
+			oneGi(), Warn,
 			"size \"hold\" (memory 1Gi, cpu 1) does not fit the quota of namespace \"my-instance\" right now — a pod of it waits until it does:\n" +
 				"  quota \"batch\" pods: requested 1, used 0, limited 0 (0 left)", "Free some",
 		},

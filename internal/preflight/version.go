@@ -59,12 +59,16 @@ func serverVersion(info *version.Info) (string, *goversion.Version, error) {
 // KubernetesVersion is the version in the server's own words, such as v1.35.2-gke.100 (J7). It fails when the cluster
 // does not answer or states no version.
 func KubernetesVersion(ctx context.Context, c Cluster) (string, error) {
+	text, _, err := askVersion(ctx, c)
+	return text, err
+}
+
+func askVersion(ctx context.Context, c Cluster) (string, *goversion.Version, error) {
 	info, err := c.Version(ctx)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	text, _, err := serverVersion(info)
-	return text, err
+	return serverVersion(info)
 }
 
 // CheckVersion compares the cluster's version with a constraint, as ParseConstraint reads it, and fails when it lies
@@ -75,11 +79,7 @@ func CheckVersion(ctx context.Context, c Cluster, constraint string) Check {
 	if err != nil {
 		return Check{Name: name, Status: Fail, Message: err.Error()}
 	}
-	text, number, err := "", (*goversion.Version)(nil), error(nil)
-	info, err := c.Version(ctx)
-	if err == nil {
-		text, number, err = serverVersion(info)
-	}
+	text, number, err := askVersion(ctx, c)
 	if err != nil {
 		return unanswered(name, "the version of "+c.Context(), err, nil)
 	}

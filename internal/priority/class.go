@@ -44,6 +44,7 @@ func (c Class) Object() kube.Object {
 		Kind: cluster.PriorityClasses, Desired: desired,
 		// Both are immutable in Kubernetes' validation of PriorityClass updates.
 		Immutable: []string{"value", "preemptionPolicy"},
+		Omitted:   map[string]any{"value": int64(0), "globalDefault": false},
 	}
 }
 
@@ -62,8 +63,9 @@ func FromLive(live *unstructured.Unstructured) Class {
 // Fixed are the fields that Kubernetes never lets change and in which the class on the cluster is not as wanted; they
 // can only be had by deleting the class and creating it again.
 func (c Class) Fixed(live *unstructured.Unstructured) []kube.Difference {
-	return slices.DeleteFunc(kube.Compare(c.Object().Desired, live), func(difference kube.Difference) bool {
-		return !slices.Contains(c.Object().Immutable, difference.Path)
+	object := c.Object()
+	return slices.DeleteFunc(object.Compare(live), func(difference kube.Difference) bool {
+		return !slices.Contains(object.Immutable, difference.Path)
 	})
 }
 
@@ -110,27 +112,49 @@ func Some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostListed], ", "), len(names)-mostListed)
 }
 
-// Recreate deletes a class and creates it again, because a field has changed that Kubernetes never lets change.
-// Killed in between, the next apply finds no class and creates it.
-func Recreate(ctx context.Context, c *cluster.Cluster, class Class, live *unstructured.Unstructured, terms kube.Terms) error {
-	if !kube.Created(live) {
-		return &cluster.Problem{
-			Attribute: "value", Summary: fmt.Sprintf("PriorityClass/%s was adopted and cannot be replaced", class.Name),
-			Detail: fmt.Sprintf("refusing: PriorityClass/%s on %s was found, not created, by berth, so it is never deleted; but the change needs that: %s. "+
-				"Use a new name for a class with the new values.", class.Name, c.Context(), describe(class.Fixed(live))),
-		}
+// Apply makes a class as it shall be and returns it as the server has it. A class of ours that differs in a field that
+// Kubernetes never lets change is deleted and created again. Killed in between, the next apply finds no class and
+// creates it.
+func Apply(ctx context.Context, c *cluster.Cluster, class Class, terms kube.Terms) (*unstructured.Unstructured, error) {
+	live, err := c.Fetch(ctx, cluster.PriorityClasses, "", class.Name)
+	if err != nil {
+		return nil, err
 	}
+	outlook, err := kube.Judge(c, class.Object(), terms, live)
+	if err != nil {
+		return nil, err
+	}
+	if outlook.Verdict == kube.Create || len(class.Fixed(live)) == 0 {
+		return kube.ConvergeFrom(ctx, c, class.Object(), terms, live)
+	}
+	if err := CheckRecreate(c, class, live); err != nil {
+		return nil, err
+	}
+	c.Progress(ctx, class.Object().Describe(), "delete", "it is created again, because Kubernetes never lets this change: "+Describe(class.Fixed(live)))
 	if err := c.Delete(ctx, cluster.PriorityClasses, "", class.Name, live.GetUID()); err != nil {
-		return err
+		return nil, err
 	}
 	if err := kube.WaitGone(ctx, c, cluster.PriorityClasses, "", class.Name); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := kube.Converge(ctx, c, class.Object(), terms)
-	return err
+	return kube.Converge(ctx, c, class.Object(), terms)
 }
 
-func describe(differences []kube.Difference) string {
+// CheckRecreate refuses, with a *cluster.Problem, to delete and create again a class that berth found and did not
+// create.
+func CheckRecreate(c *cluster.Cluster, class Class, live *unstructured.Unstructured) error {
+	if kube.Created(live) {
+		return nil
+	}
+	return &cluster.Problem{
+		Attribute: "value", Summary: fmt.Sprintf("PriorityClass/%s was adopted and cannot be replaced", class.Name),
+		Detail: fmt.Sprintf("refusing: PriorityClass/%s on %s was found, not created, by berth, so it is never deleted; but the change needs that: %s. "+
+			"Use a new name for a class with the new values.", class.Name, c.Context(), Describe(class.Fixed(live))),
+	}
+}
+
+// Describe joins differences for a message.
+func Describe(differences []kube.Difference) string {
 	texts := make([]string, len(differences))
 	for i, difference := range differences {
 		texts[i] = difference.String()

@@ -15,6 +15,12 @@ import (
 // addError shows an error of a domain as the diagnostic that it already reads like. written is what had been written
 // before it, nil at plan: a refusal always says that nothing, or what, was applied (X3).
 func addError(diagnostics *diag.Diagnostics, doing string, err error, written []string) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			addError(diagnostics, doing, one, written)
+		}
+		return
+	}
 	summary, detail, attribute := doing, err.Error(), ""
 	var problem *cluster.Problem
 	var connection *cluster.ConnectionError

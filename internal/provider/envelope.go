@@ -151,6 +151,9 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 		return
 	}
 	base := P(&state).base()
+	// First, because a runner may have kept none, and then refuses any read that gives none, one that ends early included.
+	namespace, name := e.object(&state)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
 	doing := fmt.Sprintf("Reading %s failed", e.describe(&state))
 	c, standing, err := e.find(ctx, base)
 	switch {
@@ -173,7 +176,6 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 	imported := base.ClusterUID.IsNull()
 	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
 	resp.Diagnostics.Append(diagnostics...)
-	_, name := e.object(&state)
 	call := &call[M]{cluster: c, owner: e.owner(c, name), state: &state, marked: marked != nil, diagnostics: &resp.Diagnostics}
 	found := true
 	if imported {
@@ -204,7 +206,6 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
-	namespace, name := e.object(&state)
 	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
 }
 
@@ -217,6 +218,8 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 		return
 	}
 	base, was := P(&plan).base(), P(&state).base()
+	namespace, name := e.object(&plan)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, was.ClusterUID, namespace, name)
 	kind := e.changeOf(&config, &plan, &state)
 	if kind == stateOnly && base.Cluster.Equal(was.Cluster) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
@@ -244,7 +247,6 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	}
 	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
 	resp.Diagnostics.Append(diagnostics...)
-	namespace, name := e.object(&plan)
 	base.Drift = noDrift
 	call := &call[M]{
 		cluster: c, owner: e.owner(c, name), plan: &plan, state: &state, config: &config,
@@ -256,7 +258,6 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	}
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, keyMarked, yes)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
-	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
 }
 
 func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {

@@ -102,6 +102,10 @@ func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], resp *r
 		e.putOff(call, "it is not known yet which cluster it is on")
 		return
 	}
+	if call.state != nil && base.Cluster.Equal(P(call.state).base().Cluster) && e.changeOf(call.config, call.plan, call.state) == stateOnly {
+		// The cluster may be dead: knobs must be changeable all the same.
+		return
+	}
 	_, name := e.object(call.plan)
 	if call.state == nil && !name.IsUnknown() {
 		base.ID = types.StringValue(importID(base.Cluster, name))

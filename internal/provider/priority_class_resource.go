@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
@@ -36,7 +37,7 @@ func newPriorityClass() resource.Resource {
 		schema: priorityClassSchema,
 		object: func(m *priorityClassModel) (types.String, types.String) { return types.StringNull(), m.Name },
 		plan:   planPriorityClass,
-		create:   createPriorityClass, read: readPriorityClass, update: updatePriorityClass, remove: removePriorityClass,
+		create: applyPriorityClass, read: readPriorityClass, update: applyPriorityClass, remove: removePriorityClass,
 		adopt: importPriorityClass,
 	})
 }
@@ -87,8 +88,12 @@ func (m *priorityClassModel) known() bool {
 	return !m.Name.IsUnknown() && !m.Value.IsUnknown() && !m.PreemptionPolicy.IsUnknown() && !m.Description.IsUnknown() && !m.GlobalDefault.IsUnknown()
 }
 
-func (m *priorityClassModel) terms(ctx context.Context, owner kube.Owner, held bool) kube.Terms {
-	return kube.Terms{Owner: owner, Adopt: m.Adopt.ValueBool(), AdoptFrom: m.adoptFrom(ctx), Held: held}
+func (m *priorityClassModel) terms(ctx context.Context, call *call[priorityClassModel]) kube.Terms {
+	terms := kube.Terms{Owner: call.owner, Adopt: m.Adopt.ValueBool(), AdoptFrom: m.adoptFrom(ctx)}
+	if call.state != nil {
+		terms.Held, terms.UID = true, apitypes.UID(call.state.UID.ValueString())
+	}
+	return terms
 }
 
 func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) error {
@@ -117,9 +122,15 @@ func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) erro
 		plan.UID = types.StringUnknown()
 		return nil
 	}
+	if _, err := kube.Judge(call.cluster, class.Object(), plan.terms(ctx, call), live); err != nil {
+		return err
+	}
 	fixed := class.Fixed(live)
 	if len(fixed) == 0 {
 		return nil
+	}
+	if err := priority.CheckRecreate(call.cluster, class, live); err != nil {
+		return err
 	}
 	plan.UID = types.StringUnknown()
 	users, err := priority.Users(ctx, call.cluster, class.Name)
@@ -128,12 +139,12 @@ func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) erro
 	}
 	call.warn(fmt.Sprintf("PriorityClass/%s will be deleted and created again", class.Name),
 		"Kubernetes never lets this change: %s. Pods that run keep the value they were admitted with (%d name the class now), and pods that name the class are rejected while it is gone. "+
-			"The safe way is a class with a new name.", fixed[0].String(), len(users))
+			"The safe way is a class with a new name.", priority.Describe(fixed), len(users))
 	return nil
 }
 
 func planNewPriorityClass(ctx context.Context, call *call[priorityClassModel], class priority.Class) error {
-	outlook, err := kube.Check(ctx, call.cluster, class.Object(), call.plan.terms(ctx, call.owner, false))
+	outlook, err := kube.Check(ctx, call.cluster, class.Object(), call.plan.terms(ctx, call))
 	if err != nil {
 		return err
 	}
@@ -148,23 +159,14 @@ func planNewPriorityClass(ctx context.Context, call *call[priorityClassModel], c
 	return nil
 }
 
-func createPriorityClass(ctx context.Context, call *call[priorityClassModel]) error {
-	class := call.plan.class()
-	terms := call.plan.terms(ctx, call.owner, false)
-	live, err := call.cluster.Fetch(ctx, cluster.PriorityClasses, "", class.Name)
+// applyPriorityClass is create and update alike: it makes of whatever is there what shall be.
+func applyPriorityClass(ctx context.Context, call *call[priorityClassModel]) error {
+	live, err := priority.Apply(ctx, call.cluster, call.plan.class(), call.plan.terms(ctx, call))
 	if err != nil {
 		return err
 	}
-	if live != nil && kube.Inspect(live, call.owner).Standing == kube.Ours && len(class.Fixed(live)) > 0 {
-		// An interrupted create of ours with other values.
-		err = priority.Recreate(ctx, call.cluster, class, live, terms)
-	} else {
-		_, err = kube.Converge(ctx, call.cluster, class.Object(), terms)
-	}
-	if err != nil {
-		return err
-	}
-	return fillPriorityClass(ctx, call, call.plan)
+	call.plan.fill(ctx, string(live.GetUID()))
+	return nil
 }
 
 func readPriorityClass(ctx context.Context, call *call[priorityClassModel]) (bool, error) {
@@ -172,6 +174,10 @@ func readPriorityClass(ctx context.Context, call *call[priorityClassModel]) (boo
 	live, err := call.cluster.Live(ctx, cluster.PriorityClasses, "", state.Name.ValueString())
 	if err != nil || live == nil {
 		return false, err
+	}
+	if was := state.UID.ValueString(); was != "" && was != string(live.GetUID()) && kube.Inspect(live, call.owner).Standing != kube.Ours {
+		// Somebody else made it after ours was deleted.
+		return false, nil
 	}
 	drift, err := kube.Drift(ctx, call.cluster, call.owner, []kube.Object{state.class().Object()}, call.marked)
 	if err != nil {
@@ -182,24 +188,6 @@ func readPriorityClass(ctx context.Context, call *call[priorityClassModel]) (boo
 	}
 	state.fill(ctx, string(live.GetUID()))
 	return true, nil
-}
-
-func updatePriorityClass(ctx context.Context, call *call[priorityClassModel]) error {
-	class := call.plan.class()
-	terms := call.plan.terms(ctx, call.owner, true)
-	live, err := call.cluster.Fetch(ctx, cluster.PriorityClasses, "", class.Name)
-	if err != nil {
-		return err
-	}
-	if live != nil && len(class.Fixed(live)) > 0 {
-		err = priority.Recreate(ctx, call.cluster, class, live, terms)
-	} else {
-		_, err = kube.Converge(ctx, call.cluster, class.Object(), terms)
-	}
-	if err != nil {
-		return err
-	}
-	return fillPriorityClass(ctx, call, call.plan)
 }
 
 func removePriorityClass(ctx context.Context, call *call[priorityClassModel]) error {
@@ -235,18 +223,6 @@ func importPriorityClass(ctx context.Context, call *call[priorityClassModel]) (b
 	call.state.GlobalDefault = types.BoolValue(class.GlobalDefault)
 	call.state.Description = optionalString(class.Description)
 	return true, nil
-}
-
-func fillPriorityClass(ctx context.Context, call *call[priorityClassModel], model *priorityClassModel) error {
-	live, err := call.cluster.Live(ctx, cluster.PriorityClasses, "", model.Name.ValueString())
-	if err != nil {
-		return err
-	}
-	if live == nil {
-		return fmt.Errorf("PriorityClass/%s was deleted by somebody else right after it was applied; plan again", model.Name.ValueString())
-	}
-	model.fill(ctx, string(live.GetUID()))
-	return nil
 }
 
 func (m *priorityClassModel) fill(ctx context.Context, uid string) {

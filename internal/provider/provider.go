@@ -119,13 +119,13 @@ func (p *berth) Configure(ctx context.Context, req provider.ConfigureRequest, re
 }
 
 func (*berth) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newPriorityClass}
+	return []func() resource.Resource{newPriorityClass, newInstance}
 }
 
 func (*berth) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{}
+	return []func() datasource.DataSource{newPreflight, newNodes, newQuota}
 }
 
 func (*berth) Functions(context.Context) []func() function.Function {
-	return []func() function.Function{}
+	return []func() function.Function{newKubeconfig, newImageTag}
 }

@@ -3,8 +3,10 @@ package provider
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
+	"github.com/hashicorp/go-version"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -62,6 +64,26 @@ func noSlash() validator.String {
 	return stringCheck{"without a slash", func(value string) string {
 		if strings.Contains(value, "/") {
 			return "has a slash, which parts the owner from the resource on ownership marks. Take it out."
+		}
+		return ""
+	}}
+}
+
+// semanticVersion is a version that can be compared.
+func semanticVersion() validator.String {
+	return stringCheck{"a version such as 1.4.0", func(value string) string {
+		if _, err := version.NewSemver(value); err != nil {
+			return "is not a version that can be compared, such as 1.4.0."
+		}
+		return ""
+	}}
+}
+
+// httpURL is an address that a pod can be asked to reach.
+func httpURL() validator.String {
+	return stringCheck{"an http or https URL", func(value string) string {
+		if parsed, err := url.Parse(value); err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+			return "is not an http or https URL. Write it with its scheme and host."
 		}
 		return ""
 	}}

@@ -2,7 +2,9 @@ package tofutest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -158,18 +160,19 @@ func (r *Result) Describe() string {
 	var text strings.Builder
 	for _, c := range r.Changes {
 		fmt.Fprintf(&text, "%s: %s %s\n", c.Address, strings.Join(c.Actions, ", "), c.Reason)
-		for name, after := range c.After {
-			if before, after := fmt.Sprint(c.Before[name]), fmt.Sprint(after); before != after {
+		for _, name := range slices.Sorted(maps.Keys(c.After)) {
+			if before, after := fmt.Sprint(c.Before[name]), fmt.Sprint(c.After[name]); before != after {
 				fmt.Fprintf(&text, "  %s: %s -> %s\n", name, before, after)
 			}
 		}
-		for name := range c.AfterUnknown {
+		for _, name := range slices.Sorted(maps.Keys(c.AfterUnknown)) {
 			if c.AfterUnknown[name] == true {
 				fmt.Fprintf(&text, "  %s: %v -> (known after apply)\n", name, c.Before[name])
 			}
 		}
 	}
-	for name, actions := range r.OutputChanges {
+	for _, name := range slices.Sorted(maps.Keys(r.OutputChanges)) {
+		actions := r.OutputChanges[name]
 		fmt.Fprintf(&text, "output %s: %s\n", name, strings.Join(actions, ", "))
 	}
 	text.WriteString(list(r.Diagnostics))

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# The main job on a real control plane: check a shared cluster, put an instance on it, let it drift, repair it, import
+# it, refuse what must not be, and take it apart. `make demo` builds what this needs and runs it.
+#
+#   DEMO_KEEP=1   leave the cluster up at the end and say how to go on
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+bin=$root/.bin
+tofu=${BERTH_TOFU:-$bin/tofu}
+work=$(mktemp -d "${TMPDIR:-/tmp}/berth-demo.XXXXXX")
+fleet_pid=
+
+bold=""; plain=""
+if [[ -t 1 && -z ${NO_COLOR:-} ]]; then bold=$'\e[1m'; plain=$'\e[0m'; fi
+color=(); [[ -t 1 && -z ${NO_COLOR:-} ]] || color=(-no-color)
+
+stop() {
+  [[ -n $fleet_pid ]] && kill "$fleet_pid" 2>/dev/null && wait "$fleet_pid" 2>/dev/null
+  rm -rf "$work"
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+step() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
+
+# run ARGS...: the runner in the demo's folder, without the banner that development overrides bring.
+run() { "$tofu" -chdir="$here" "$@" "${color[@]}" 2>&1 | sed -e '/^.*Provider development overrides/,/published$/d' -e '/^.*releases\.$/d' -e '/You didn.t use the -out option/,/now\.$/d' -e 's/^[─]*$//' | cat -s; }
+
+# must NAME EXPECTED-EXIT-CODE ARGS...: asserts what a command ends with, so that the demo cannot end well by luck.
+must() {
+  local what=$1 want=$2 code=0
+  shift 2
+  "$tofu" -chdir="$here" "$@" "${color[@]}" >"$work/last.log" 2>&1 || code=$?
+  if [[ $code != "$want" ]]; then
+    cat "$work/last.log"
+    echo "demo: $what: expected exit code $want, got $code" >&2
+    exit 1
+  fi
+}
+
+step "Booting a cluster: amd64, arm64 and s390x nodes, and a tainted pool for sandboxes"
+"$bin/fleet" up -dir "$work/fleet" -clusters shared \
+  -node name=amd -node name=arm,arch=arm64 -node name=s390,arch=s390x \
+  -node name=agents-1,label=pool=agents,taint=pool=agents:NoSchedule,cpu=16,memory=64Gi >"$work/fleet.log" 2>&1 &
+fleet_pid=$!
+for _ in $(seq 1200); do
+  [[ -s $work/fleet/kubeconfig ]] && break
+  kill -0 "$fleet_pid" 2>/dev/null || { cat "$work/fleet.log"; exit 1; }
+  read -rt 0.1 <> <(:) || true
+done
+kubeconfig=$work/fleet/kubeconfig
+kubectl() { "$bin/kubectl" --kubeconfig "$kubeconfig" --context shared "$@"; }
+kubectl get nodes -L kubernetes.io/arch,pool
+
+here=$work/first
+mkdir -p "$here" "$work/second"
+cp "$root/examples/demo/main.tf" "$here/"
+cat >"$work/runner.rc" <<RC
+provider_installation {
+  dev_overrides { "berthdev/berth" = "$bin" }
+  direct {}
+}
+RC
+export TF_CLI_CONFIG_FILE=$work/runner.rc TF_VAR_kubeconfig_path=$kubeconfig TF_IN_AUTOMATION=1 CHECKPOINT_DISABLE=1
+
+step "The plan: nothing is touched, everything is checked"
+must "a plan" 0 plan -out=plan.bin
+run show plan.bin
+
+step "The preflight report"
+run apply plan.bin >"$work/apply.log"
+run output -raw preflight
+
+step "The apply"
+cat "$work/apply.log"
+kubectl get priorityclass batch-low berth-control
+kubectl get configmap -n my-instance berth-instance -o jsonpath='{.data.platforms}{"\n"}{.data.sizes\.json}{"\n"}'
+
+step "A second plan is empty"
+must "the second plan" 0 plan -detailed-exitcode
+echo "No changes."
+
+step "The cluster's owner puts a quota on the namespace; somebody edits the registry and deletes a PriorityClass by hand"
+kubectl apply -n my-instance -f "$root/examples/demo/quota.yaml"
+kubectl patch configmap -n my-instance berth-instance --type merge -p '{"data":{"registry":"registry.example.com/someone-else"}}'
+kubectl delete priorityclass berth-control
+
+step "The plan shows exactly that, field by field, and that the size exceeds the quota"
+must "the plan after the drift" 2 plan -detailed-exitcode -out=plan.bin
+run show plan.bin
+run plan | grep -A6 -i "warning.*quota" || true
+
+step "The apply repairs exactly that"
+run apply plan.bin
+must "the plan after the repair" 0 plan -detailed-exitcode
+kubectl get priorityclass berth-control
+
+step "Import into a fresh state: the plan is empty"
+here=$work/second
+cp "$root/examples/demo/main.tf" "$here/"
+must "importing the class" 0 import berth_priority_class.sandbox shared/batch-low
+must "importing the instance" 0 import berth_instance.this shared/my-instance
+# Outputs are new in a fresh state; a refresh-only apply writes them, and touches nothing.
+must "writing the outputs" 0 apply -refresh-only -auto-approve
+must "the plan after the import" 0 plan -detailed-exitcode
+echo "Imported shared/batch-low and shared/my-instance. No changes."
+
+step "A configuration that must be refused: another instance in the same namespace"
+here=$work/first
+cp "$root/examples/demo/refused.tf.example" "$here/refused.tf"
+must "the refused plan" 1 plan
+run plan | sed -n '/Error/,$p' || true
+rm "$here/refused.tf"
+
+if [[ -n ${DEMO_KEEP:-} ]]; then
+  step "The cluster stays up until Ctrl-C. To go on, in another terminal:"
+  cat <<GO
+  export TF_CLI_CONFIG_FILE=$TF_CLI_CONFIG_FILE TF_VAR_kubeconfig_path=$kubeconfig
+  cd $work/first && $tofu plan
+  $bin/kubectl --kubeconfig $kubeconfig get all -A
+GO
+  wait "$fleet_pid"
+  exit
+fi
+
+step "The destroy: ours goes, what is not ours is named first"
+must "the destroy that finds the owner's quota" 1 plan -destroy
+run plan -destroy | sed -n '/Error/,$p' || true
+kubectl delete resourcequota -n my-instance team-quota
+must "the destroy" 0 destroy -auto-approve
+grep -E "Destr|stays" "$work/last.log" || true
+left=$(kubectl get namespaces,priorityclasses -l app.kubernetes.io/managed-by=berth -o name)
+[[ -z $left ]] || { echo "demo: left behind: $left" >&2; exit 1; }
+kubectl get namespaces
+
+step "The demo ended well"

@@ -1,0 +1,273 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
+	"github.com/berthdev/terraform-provider-berth/internal/preflight"
+	"github.com/berthdev/terraform-provider-berth/internal/priority"
+)
+
+// Findings are what the checks of an instance found.
+type Findings struct {
+	// Outlook is what applying the namespace would do.
+	Outlook kube.Outlook
+	// Warnings are what moves by itself and what could not be checked.
+	Warnings []preflight.Check
+}
+
+// Check makes every check of an instance that needs no write, in the order in which an apply depends on them: version,
+// ownership, permissions, pod-level resources, platforms, nodes and sizes, registry, priorities, Secrets, quota. Static
+// facts refuse (the error joins all of them, each a *cluster.Problem), facts that move by themselves warn. kubernetes
+// is the floor or constraint of the version, before the Spec that the state holds, nil at a create.
+func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec, kubernetes string) (Findings, error) {
+	version := preflight.CheckVersion(ctx, c, kubernetes)
+	if version.Status == preflight.Fail {
+		return Findings{}, problem(c, version)
+	}
+	var findings Findings
+	if version.Status == preflight.Warn {
+		findings.Warnings = append(findings.Warnings, version)
+	}
+	outlook, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
+	if err != nil {
+		return findings, err
+	}
+	findings.Outlook = outlook
+	if outlook.Verdict != kube.Create {
+		if err := s.checkOwn(ctx, c, terms, before); err != nil {
+			return findings, err
+		}
+	}
+
+	sizes, err := s.preflightSizes()
+	if err != nil {
+		return findings, err
+	}
+	placement := s.Placement()
+	request := preflight.Spec{
+		Permissions: s.permissions(), PriorityClasses: s.namedClasses(), Sizes: sizes, Placement: &placement,
+		QuotaPriorityClass: s.Classes().Sandbox.Name, DerivePlatforms: s.Derived, ContainerRuntime: s.Derived,
+		Secrets: s.newSecretRefs(before),
+	}
+	if !s.Derived {
+		request.Platforms = s.Platforms
+	}
+	if outlook.Verdict != kube.Create {
+		request.QuotaNamespace = s.Namespace
+	}
+	report, err := preflight.Run(ctx, c, request)
+	if err != nil {
+		return findings, err
+	}
+	features, err := cluster.Once(ctx, c, "pod features", func() ([]preflight.Check, error) {
+		return preflight.CheckFeatures(ctx, c, preflight.Features()), nil
+	})
+	if err != nil {
+		return findings, err
+	}
+	report.Checks = append(report.Checks, features...)
+
+	var refusals []error
+	for _, check := range report.Failures() {
+		refusals = append(refusals, problem(c, check))
+	}
+	refusals = append(refusals, s.checkRegistry(c), s.checkClasses(ctx, c), s.checkOperator(ctx, c))
+	findings.Warnings = append(findings.Warnings, report.Warnings()...)
+	return findings, errors.Join(refusals...)
+}
+
+// newSecretRefs are the Secrets that the state does not know of yet. One that went missing later is told by the
+// conditions and refuses nothing: it must not stand in the way of a repair.
+func (s Spec) newSecretRefs(before *Spec) []preflight.SecretRef {
+	if before == nil {
+		return s.secretRefs()
+	}
+	known := before.secretRefs()
+	return slices.DeleteFunc(s.secretRefs(), func(ref preflight.SecretRef) bool {
+		return slices.ContainsFunc(known, func(one preflight.SecretRef) bool {
+			return one.Name == ref.Name && slices.Equal(one.Keys, ref.Keys)
+		})
+	})
+}
+
+// CheckPlace checks what can be checked while most of the instance is unknown: the version and the namespace.
+func (s Spec) CheckPlace(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec, kubernetes string) error {
+	if version := preflight.CheckVersion(ctx, c, kubernetes); version.Status == preflight.Fail {
+		return problem(c, version)
+	}
+	_, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
+	return err
+}
+
+// problem is a failed check as an error.
+func problem(c *cluster.Cluster, check preflight.Check) error {
+	return &cluster.Problem{
+		Attribute: attributeOf(check.Name),
+		Summary:   fmt.Sprintf("%s on cluster %q", check.Name, c.Name()),
+		Detail:    check.Detail(),
+	}
+}
+
+// attributeOf is the argument that a check is about, where it is one.
+func attributeOf(check string) string {
+	if name, ok := strings.CutPrefix(check, "priority_classes/"); ok && name != "" {
+		return "priority_classes"
+	}
+	if check == "platforms" {
+		return "platforms"
+	}
+	return ""
+}
+
+// checkNamespace refuses a namespace that belongs to another instance, that is being deleted, or that is foreign and
+// not to be adopted (J46 to J48).
+func (s Spec) checkNamespace(ctx context.Context, c *cluster.Cluster, terms kube.Terms) (kube.Outlook, error) {
+	live, err := c.Exists(ctx, cluster.Namespaces, "", s.Namespace)
+	if err != nil {
+		return kube.Outlook{}, err
+	}
+	if err := s.checkOccupant(c, live); err != nil {
+		return kube.Outlook{}, err
+	}
+	return kube.Check(ctx, c, s.namespace(), terms)
+}
+
+// checkOwn refuses objects by our names in the namespace that are not ours.
+func (s Spec) checkOwn(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec) error {
+	var refusals []error
+	for _, object := range s.own()[1:] {
+		_, err := kube.Check(ctx, c, object, before.hold(terms, object))
+		refusals = append(refusals, err)
+	}
+	return errors.Join(refusals...)
+}
+
+func (s Spec) checkOccupant(c *cluster.Cluster, live *unstructured.Unstructured) error {
+	if live == nil {
+		return nil
+	}
+	if live.GetDeletionTimestamp() != nil {
+		return &cluster.Problem{
+			Attribute: "namespace", Summary: fmt.Sprintf("Namespace %q is being deleted", s.Namespace),
+			Detail: fmt.Sprintf("refusing: namespace %q on %s is being deleted, and nothing can be created in it. Wait until it is gone, or choose another namespace.", s.Namespace, c.Context()),
+		}
+	}
+	occupant := live.GetLabels()[LabelInstance]
+	if owner, ok := kube.ParseOwner(live); ok && strings.HasPrefix(owner.Resource, ownerPrefix) {
+		occupant = strings.TrimPrefix(owner.Resource, ownerPrefix)
+		if label := live.GetLabels()[LabelInstance]; label != "" && label != s.Name {
+			occupant = label
+		}
+	}
+	if occupant == "" || occupant == s.Name {
+		return nil
+	}
+	return &cluster.Problem{
+		Attribute: "namespace", Summary: fmt.Sprintf("Namespace %q belongs to another instance", s.Namespace),
+		Detail: fmt.Sprintf("refusing: namespace %q on %s belongs to another instance (%q). Choose another `namespace`, or another `cluster`.", s.Namespace, c.Context(), occupant),
+	}
+}
+
+// checkRegistry refuses images without a registry where the nodes could not get them (J15, J16, J23, J63).
+func (s Spec) checkRegistry(c *cluster.Cluster) error {
+	if len(s.SandboxImages) == 0 || s.Registry != "" {
+		return nil
+	}
+	// A kind cluster, whose nodes can be loaded with images, is a context that begins with kind-.
+	if !strings.HasPrefix(c.Context(), "kind-") {
+		return &cluster.Problem{
+			Attribute: "registry", Summary: fmt.Sprintf("Instance %q needs a registry", s.Name),
+			Detail: fmt.Sprintf("refusing: context %s is not a kind cluster and no `registry` is configured, but the instance has sandbox images. "+
+				"Set `registry` to the prefix that images are pushed to and the nodes can pull from, such as \"registry.example.com/team\".", c.Context()),
+		}
+	}
+	if err := preflight.RequireRegistry(s.Platforms, s.Registry); err != nil {
+		return &cluster.Problem{Attribute: "registry", Summary: fmt.Sprintf("Instance %q needs a registry", s.Name), Detail: "refusing: " + err.Error(), Err: err}
+	}
+	return nil
+}
+
+// checkClasses refuses a class named for sandboxes that preempts (J37), and default classes whose names are taken.
+func (s Spec) checkClasses(ctx context.Context, c *cluster.Cluster) error {
+	var refusals []error
+	if s.Sandbox != "" {
+		live, err := c.Find(ctx, cluster.PriorityClasses, "", s.Sandbox)
+		if err != nil {
+			return err
+		}
+		if live != nil {
+			if class := priority.FromLive(live); class.PreemptionPolicy != priority.Never {
+				refusals = append(refusals, &cluster.Problem{
+					Attribute: "priority_classes.sandbox", Summary: fmt.Sprintf("PriorityClass %q preempts other pods", s.Sandbox),
+					Detail: fmt.Sprintf("refusing: PriorityClass %q on %s has preemptionPolicy %s, so a sandbox that waits for a node would evict other pods. "+
+						"Name a class with preemptionPolicy Never, or leave `priority_classes.sandbox` out.", s.Sandbox, c.Context(), class.PreemptionPolicy),
+				})
+			}
+		}
+	}
+	for _, class := range s.managedClasses() {
+		live, err := c.Exists(ctx, cluster.PriorityClasses, "", class.Name)
+		if err != nil {
+			return err
+		}
+		if err := kube.CheckShared(c, class.Object(), live, nameYourOwn); err != nil {
+			refusals = append(refusals, err)
+		}
+	}
+	return errors.Join(refusals...)
+}
+
+// nameYourOwn is the way out when something else has taken the name of a default class.
+const nameYourOwn = "Name the classes to use in `priority_classes`, or delete it."
+
+// checkOperator refuses a shared operator whose names something else has taken.
+func (s Spec) checkOperator(ctx context.Context, c *cluster.Cluster) error {
+	var refusals []error
+	for _, object := range s.operator() {
+		live, err := c.Exists(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
+		if err != nil {
+			return err
+		}
+		refusals = append(refusals, kube.CheckShared(c, object, live, operatorElsewhere))
+	}
+	return errors.Join(refusals...)
+}
+
+const operatorElsewhere = "Choose another `operator.namespace`, or delete it."
+
+// permissions are what the credential has to be allowed for this instance (J11). Rights on PriorityClasses are needed
+// only when the instance creates some.
+func (s Spec) permissions() []cluster.Permission {
+	var permissions []cluster.Permission
+	need := func(kind cluster.Kind, namespace string, verbs ...string) {
+		for _, verb := range verbs {
+			permissions = append(permissions, cluster.Permission{Verb: verb, Group: kind.Group, Resource: kind.Resource, Namespace: namespace})
+		}
+	}
+	write := []string{"get", "create", "patch", "delete"}
+	need(cluster.Namespaces, "", write...)
+	need(cluster.ConfigMaps, s.Namespace, write...)
+	if s.Derived {
+		need(cluster.Nodes, "", "list")
+	}
+	if len(s.managedClasses()) > 0 {
+		need(cluster.PriorityClasses, "", write...)
+	}
+	if len(s.secretRefs()) > 0 {
+		need(cluster.Secrets, s.Namespace, "get")
+	}
+	for _, object := range append(s.workloads(), s.operator()...) {
+		if object.Kind != cluster.Namespaces {
+			need(object.Kind, object.Desired.GetNamespace(), write...)
+		}
+	}
+	return permissions
+}

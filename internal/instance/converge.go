@@ -1,0 +1,326 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-version"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
+	"github.com/berthdev/terraform-provider-berth/internal/preflight"
+	"github.com/berthdev/terraform-provider-berth/internal/priority"
+)
+
+// rolloutTime is how long a rollout may take (J56).
+const rolloutTime = 180 * time.Second
+
+// The steps of an apply, as the namespace's berth.dev/step names them while they run.
+const (
+	stepPriorities = "priority-classes"
+	stepSettings   = "settings"
+	stepOperator   = "operator"
+	stepWorkloads  = "workloads"
+	stepPreflight  = "preflight"
+)
+
+// Outcome is what an apply has to tell.
+type Outcome struct {
+	// Namespace is the live namespace.
+	Namespace *unstructured.Unstructured
+	// Warnings are what an apply found that is no reason to fail.
+	Warnings []preflight.Check
+}
+
+// Converge makes the instance what the Spec says. Each step is create-or-update and is named on the namespace before
+// it begins, so that whoever comes after an interruption goes on, and knows from where. It returns only when rollouts
+// were observed (J56). before is the Spec that the state holds, nil at a create.
+func (s Spec) Converge(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec, tests Tests) (Outcome, error) {
+	var outcome Outcome
+	live, err := c.Fetch(ctx, cluster.Namespaces, "", s.Namespace)
+	if err != nil {
+		return outcome, err
+	}
+	if err := s.checkOccupant(c, live); err != nil {
+		return outcome, err
+	}
+	if outcome.Namespace, err = kube.Converge(ctx, c, s.namespace(), before.hold(terms, s.namespace())); err != nil {
+		return outcome, err
+	}
+	steps := []struct {
+		name string
+		skip bool
+		do   func(context.Context) error
+	}{
+		{name: stepPriorities, do: func(ctx context.Context) error { return s.sharePriorities(ctx, c, terms.Owner) }},
+		{name: stepSettings, do: func(ctx context.Context) error {
+			_, err := kube.Converge(ctx, c, s.configMap(), before.hold(terms, s.configMap()))
+			return err
+		}},
+		{name: stepOperator, skip: s.Operator == nil, do: func(ctx context.Context) error { return s.shareOperator(ctx, c, terms.Owner, &outcome) }},
+		{name: stepWorkloads, do: func(ctx context.Context) error { return s.convergeWorkloads(ctx, c, terms, before, &outcome) }},
+		{name: stepPreflight, skip: tests.empty(), do: func(ctx context.Context) error { return s.runTests(ctx, c, terms.Owner, tests, &outcome) }},
+	}
+	for _, step := range steps {
+		if step.skip {
+			continue
+		}
+		if err := s.journal(ctx, c, &outcome, step.name); err != nil {
+			return outcome, err
+		}
+		if err := step.do(ctx); err != nil {
+			return outcome, err
+		}
+	}
+	return outcome, s.journal(ctx, c, &outcome, "")
+}
+
+// hold returns the terms for one object: what the state holds is ours by proof, but a component that a configuration
+// has only just asked for may meet a foreign object by its name.
+func (s *Spec) hold(terms kube.Terms, object kube.Object) kube.Terms {
+	terms.Held = s != nil && slices.ContainsFunc(s.own(), func(held kube.Object) bool { return held.Describe() == object.Describe() })
+	return terms
+}
+
+// journal names the step that begins on the namespace, or takes the name off when all are done.
+func (s Spec) journal(ctx context.Context, c *cluster.Cluster, outcome *Outcome, step string) error {
+	if outcome.Namespace.GetAnnotations()[kube.AnnotationStep] == step {
+		return nil
+	}
+	if err := kube.Annotate(ctx, c, cluster.Namespaces, "", s.Namespace, kube.AnnotationStep, step); err != nil {
+		return err
+	}
+	live, err := c.Live(ctx, cluster.Namespaces, "", s.Namespace)
+	if err != nil {
+		return err
+	}
+	if live == nil {
+		return &cluster.Problem{
+			Summary: fmt.Sprintf("Namespace %q was deleted during the apply", s.Namespace),
+			Detail:  fmt.Sprintf("Somebody deleted namespace %q on %s while the instance was being applied. Apply again to create it anew.", s.Namespace, c.Context()),
+		}
+	}
+	outcome.Namespace = live
+	return nil
+}
+
+// sharePriorities makes sure of the default classes, and lets go of those that the configuration has replaced.
+func (s Spec) sharePriorities(ctx context.Context, c *cluster.Cluster, owner kube.Owner) error {
+	for _, class := range s.managedClasses() {
+		if _, err := kube.Share(ctx, c, class.Object(), owner, s.Name, nameYourOwn); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.unmanagedDefaults() {
+		if _, err := releaseClass(ctx, c, name, owner, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmanagedDefaults are the default classes that this Spec does not use.
+func (s Spec) unmanagedDefaults() []string {
+	var names []string
+	if s.Control != "" {
+		names = append(names, ControlClass)
+	}
+	if s.Sandbox != "" {
+		names = append(names, SandboxClass)
+	}
+	return names
+}
+
+// releaseClass takes the instance's label off a default class and deletes the class when nobody uses it any more.
+func releaseClass(ctx context.Context, c *cluster.Cluster, name string, owner kube.Owner, retain bool) (stays string, err error) {
+	live, err := c.Live(ctx, cluster.PriorityClasses, "", name)
+	if err != nil || live == nil || !kube.IsShared(live) {
+		return "", err
+	}
+	return kube.Unshare(ctx, c, cluster.PriorityClasses, "", name, owner, func(ctx context.Context) (string, error) {
+		if retain {
+			return "deletion_policy is \"retain\"", nil
+		}
+		users, err := priority.Users(ctx, c, name)
+		if err != nil || len(users) == 0 {
+			return "", err
+		}
+		return "pods still name it: " + priority.Some(users), nil
+	})
+}
+
+// shareOperator makes sure of the shared operator. One that is newer is left as it is: it is never downgraded (J12).
+func (s Spec) shareOperator(ctx context.Context, c *cluster.Cluster, owner kube.Owner, outcome *Outcome) error {
+	for _, object := range s.operator() {
+		object, newer, err := s.operatorAsIs(ctx, c, object)
+		if err != nil {
+			return err
+		}
+		if newer != "" {
+			outcome.Warnings = append(outcome.Warnings, preflight.Check{
+				Name: "operator", Status: preflight.Warn,
+				Message: fmt.Sprintf("The operator on %s has version %s, which is newer than %s. It is never downgraded and was left as it is.", c.Context(), newer, s.Operator.Version),
+				Remedy:  "Set `operator.version` and `operator.image` to the newer one.",
+			})
+		}
+		if _, err := kube.Share(ctx, c, object, owner, s.Name, operatorElsewhere); err != nil {
+			return err
+		}
+	}
+	return s.rolledOut(ctx, c, cluster.Deployments, s.Operator.Namespace, OperatorName)
+}
+
+// operatorAsIs returns what this instance wants of one of the operator's objects: of a Deployment with the same or a
+// newer version nothing but that it is there, since another instance put it there as it wanted it.
+func (s Spec) operatorAsIs(ctx context.Context, c *cluster.Cluster, object kube.Object) (wanted kube.Object, newer string, err error) {
+	if object.Kind != cluster.Deployments {
+		return object, "", nil
+	}
+	live, err := c.Live(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
+	if err != nil || live == nil {
+		return object, "", err
+	}
+	have := live.GetLabels()[LabelVersion]
+	order, err := compareVersions(have, s.Operator.Version)
+	if err != nil || order < 0 {
+		// An unreadable label is no version: ours is put there.
+		return object, "", nil
+	}
+	object.Desired = object.Kind.New(object.Desired.GetNamespace(), object.Desired.GetName())
+	if order > 0 {
+		newer = have
+	}
+	return object, newer, nil
+}
+
+func compareVersions(a, b string) (int, error) {
+	first, err := version.NewVersion(a)
+	if err != nil {
+		return 0, err
+	}
+	second, err := version.NewVersion(b)
+	if err != nil {
+		return 0, err
+	}
+	return first.Compare(second), nil
+}
+
+// convergeWorkloads applies the instance's own components, removes those that are no longer wanted, and waits for the
+// rollouts.
+func (s Spec) convergeWorkloads(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec, outcome *Outcome) error {
+	workloads := s.workloads()
+	if _, err := kube.Prune(ctx, c, terms.Owner, s.Namespace, []cluster.Kind{cluster.Deployments, cluster.DaemonSets}, workloads); err != nil {
+		return err
+	}
+	for _, object := range workloads {
+		if _, err := kube.Converge(ctx, c, object, before.hold(terms, object)); err != nil {
+			return err
+		}
+	}
+	for _, object := range workloads {
+		if err := s.rolledOut(ctx, c, object.Kind, s.Namespace, object.Desired.GetName()); err != nil {
+			return err
+		}
+		if object.Kind == cluster.DaemonSets {
+			live, err := c.Fetch(ctx, object.Kind, s.Namespace, object.Desired.GetName())
+			if err != nil {
+				return err
+			}
+			if live == nil {
+				continue
+			}
+			if check := preflight.CheckRollout(live); check.Status == preflight.Warn {
+				outcome.Warnings = append(outcome.Warnings, check)
+			}
+		}
+	}
+	return nil
+}
+
+func (s Spec) rolledOut(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, rolloutTime)
+	defer cancel()
+	_, err := kube.WaitReady(ctx, c, kind, namespace, name)
+	return err
+}
+
+// Drift returns what is no longer as it was applied.
+func (s Spec) Drift(ctx context.Context, c *cluster.Cluster, owner kube.Owner, marked bool) (map[string]string, error) {
+	drift, err := kube.Drift(ctx, c, owner, s.own(), marked)
+	if err != nil {
+		return nil, err
+	}
+	shared := []kube.Object{}
+	for _, class := range s.managedClasses() {
+		shared = append(shared, class.Object())
+	}
+	for _, object := range s.operator() {
+		object, _, err := s.operatorAsIs(ctx, c, object)
+		if err != nil {
+			return nil, err
+		}
+		shared = append(shared, object)
+	}
+	for _, object := range shared {
+		differences, err := kube.SharedDrift(ctx, c, object, owner, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		for path, change := range differences {
+			drift[path] = change
+		}
+	}
+	if live, err := c.Live(ctx, cluster.Namespaces, "", s.Namespace); err != nil {
+		return nil, err
+	} else if live != nil && live.GetAnnotations()[kube.AnnotationStep] != "" {
+		drift[kube.Name("Namespace", "", s.Namespace)+" apply"] = "interrupted at step " + live.GetAnnotations()[kube.AnnotationStep] + " → finished"
+	}
+	return drift, nil
+}
+
+// Live returns the live namespace of the instance; nil when it is gone.
+func (s Spec) Live(ctx context.Context, c *cluster.Cluster) (*unstructured.Unstructured, error) {
+	return c.Live(ctx, cluster.Namespaces, "", s.Namespace)
+}
+
+// Find looks for the namespace of an instance by its label, for an import, and reads its settings. found is false when
+// no namespace has it; the error is a *cluster.Problem when several have, or when the settings cannot be read.
+func Find(ctx context.Context, c *cluster.Cluster, name string) (spec Spec, found bool, err error) {
+	namespaces, err := c.List(ctx, cluster.Namespaces)
+	if err != nil {
+		return Spec{}, false, err
+	}
+	var claimed []string
+	for _, namespace := range namespaces {
+		if namespace.GetLabels()[LabelInstance] == name {
+			claimed = append(claimed, namespace.GetName())
+		}
+	}
+	switch len(claimed) {
+	case 0:
+		return Spec{}, false, nil
+	case 1:
+	default:
+		return Spec{}, false, &cluster.Problem{
+			Summary: fmt.Sprintf("Several namespaces belong to instance %q", name),
+			Detail:  fmt.Sprintf("On %s these namespaces carry the label %s=%s: %s. Take the label off all but one.", c.Context(), LabelInstance, name, strings.Join(claimed, ", ")),
+		}
+	}
+	settings, err := c.Fetch(ctx, cluster.ConfigMaps, claimed[0], SettingsName)
+	if err != nil {
+		return Spec{}, false, err
+	}
+	if settings == nil {
+		return Spec{}, false, &cluster.Problem{
+			Summary: fmt.Sprintf("Instance %q has no settings", name),
+			Detail: fmt.Sprintf("Namespace %q on %s belongs to instance %q, but ConfigMap/%s/%s, from which an import reads its settings, does not exist. "+
+				"Create the instance with the same name and namespace instead: it goes on from what is there.", claimed[0], c.Context(), name, claimed[0], SettingsName),
+		}
+	}
+	spec, err = FromSettings(c, settings)
+	return spec, err == nil, err
+}

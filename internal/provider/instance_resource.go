@@ -1,0 +1,227 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+	"github.com/berthdev/terraform-provider-berth/internal/instance"
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
+	"github.com/berthdev/terraform-provider-berth/internal/preflight"
+)
+
+func newInstance() resource.Resource {
+	return newEnvelope(definition[instanceModel, *instanceModel]{
+		name:     "instance",
+		schema:   instanceSchema,
+		object:   func(m *instanceModel) (types.String, types.String) { return m.Namespace, m.Name },
+		knobs:    []string{"force_destroy", "remove_operator", "preflight"},
+		volatile: []string{"conditions", "operator_version"},
+		plan:     planInstance, planDelete: planDeleteInstance,
+		create: createInstance, read: readInstance, update: updateInstance, remove: removeInstance,
+		adopt: importInstance,
+	})
+}
+
+func (m *instanceModel) terms(ctx context.Context, owner kube.Owner) kube.Terms {
+	return kube.Terms{Owner: owner, Adopt: m.Adopt.ValueBool(), AdoptFrom: m.adoptFrom(ctx)}
+}
+
+// held is the Spec that the state holds, nil at a create.
+func held(ctx context.Context, call *call[instanceModel]) *instance.Spec {
+	if call.state == nil {
+		return nil
+	}
+	spec := call.state.spec(ctx, stringList(ctx, call.state.EffectivePlatforms))
+	return &spec
+}
+
+func planInstance(ctx context.Context, call *call[instanceModel]) error {
+	plan := call.plan
+	if call.config.Namespace.IsNull() && call.state == nil {
+		plan.Namespace = plan.Name
+	}
+	if !plan.known(ctx) {
+		return planUnknownInstance(ctx, call)
+	}
+	var before []string
+	if call.state != nil {
+		before = stringList(ctx, call.state.EffectivePlatforms)
+	}
+	spec := plan.spec(ctx, nil)
+	platforms, err := spec.PlatformsOf(ctx, call.cluster, before)
+	if err != nil {
+		return err
+	}
+	spec.Platforms = platforms
+	if call.state != nil && call.state.ContentHash.ValueString() != spec.ContentHash() {
+		call.changing = true
+		plan.Conditions = types.MapUnknown(conditionType)
+	}
+	plan.setDerived(ctx, spec)
+	if spec.Operator == nil {
+		plan.OperatorVersion = types.StringNull()
+	}
+	if !call.changing {
+		return nil
+	}
+	findings, err := spec.Check(ctx, call.cluster, plan.terms(ctx, call.owner), held(ctx, call), plan.KubernetesFloor.ValueString())
+	warnChecks(call.diagnostics, call.cluster, plan.Name.ValueString(), findings.Warnings)
+	if err != nil {
+		return err
+	}
+	call.cluster.Plan(cluster.Namespaces, "", spec.Namespace)
+	if call.state == nil {
+		planNewInstance(call, spec, findings)
+	}
+	return nil
+}
+
+// planNewInstance says what a create will find, and fills in what only the cluster knows.
+func planNewInstance(call *call[instanceModel], spec instance.Spec, findings instance.Findings) {
+	call.plan.Context, call.plan.Server = types.StringValue(call.cluster.Context()), types.StringValue(call.cluster.Server())
+	switch findings.Outlook.Verdict {
+	case kube.Adopt:
+		call.warn(fmt.Sprintf("Namespace %q exists and will be adopted", spec.Namespace),
+			"It is on %s and keeps its UID.%s Destroying the instance leaves it there.", call.cluster.Context(), changesOf(findings.Outlook))
+	case kube.Resume:
+		warnResume(call.diagnostics, call.cluster, kube.Name("Namespace", "", spec.Namespace))
+	}
+}
+
+// planUnknownInstance checks what can be checked while arguments are unknown, and says what could not.
+func planUnknownInstance(ctx context.Context, call *call[instanceModel]) error {
+	plan := call.plan
+	call.warn(fmt.Sprintf("Checks of instance %q on cluster %q are put off to the apply", plan.Name.ValueString(), call.cluster.Name()),
+		"Some of its arguments are not known yet. Permissions, nodes, platforms, sizes, priorities, Secrets and quota were not checked; the apply checks them before it writes anything.")
+	plan.EffectivePlatforms = types.ListUnknown(types.StringType)
+	plan.ImageRefs, plan.KitImages = types.MapUnknown(types.StringType), types.MapUnknown(types.StringType)
+	plan.ContentHash, plan.EffectivePriorityClasses = types.StringUnknown(), types.ObjectUnknown(classesType.AttrTypes)
+	plan.Conditions, plan.OperatorVersion = types.MapUnknown(conditionType), types.StringUnknown()
+	if plan.Name.IsUnknown() || plan.Namespace.IsUnknown() || plan.KubernetesFloor.IsUnknown() {
+		return nil
+	}
+	call.cluster.Plan(cluster.Namespaces, "", plan.Namespace.ValueString())
+	place := instance.Spec{Name: plan.Name.ValueString(), Namespace: plan.Namespace.ValueString()}
+	var before *instance.Spec
+	if call.state != nil {
+		before = &place
+	}
+	return place.CheckPlace(ctx, call.cluster, plan.terms(ctx, call.owner), before, plan.KubernetesFloor.ValueString())
+}
+
+func planDeleteInstance(ctx context.Context, call *call[instanceModel]) error {
+	return held(ctx, call).CheckRemove(ctx, call.cluster, call.state.removal(call.owner))
+}
+
+func createInstance(ctx context.Context, call *call[instanceModel]) error {
+	return convergeInstance(ctx, call, stringList(ctx, call.plan.EffectivePlatforms))
+}
+
+func updateInstance(ctx context.Context, call *call[instanceModel]) error {
+	return convergeInstance(ctx, call, stringList(ctx, call.plan.EffectivePlatforms))
+}
+
+// convergeInstance repeats the checks of the plan before the first write, and then makes the instance what the plan
+// says. Platforms that the plan knew are kept, whatever nodes came or went since.
+func convergeInstance(ctx context.Context, call *call[instanceModel], platforms []string) error {
+	plan, before := call.plan, held(ctx, call)
+	spec := plan.spec(ctx, platforms)
+	if platforms == nil {
+		var err error
+		if spec.Platforms, err = spec.PlatformsOf(ctx, call.cluster, nil); err != nil {
+			return err
+		}
+	}
+	terms := plan.terms(ctx, call.owner)
+	findings, err := spec.Check(ctx, call.cluster, terms, before, plan.KubernetesFloor.ValueString())
+	warnChecks(call.diagnostics, call.cluster, spec.Name, findings.Warnings)
+	if err != nil {
+		return err
+	}
+	outcome, err := spec.Converge(ctx, call.cluster, terms, before, plan.tests(ctx))
+	warnChecks(call.diagnostics, call.cluster, spec.Name, outcome.Warnings)
+	if err != nil {
+		return err
+	}
+	plan.setDerived(ctx, spec)
+	if plan.CreatedNamespace.IsUnknown() {
+		plan.CreatedNamespace = types.BoolValue(kube.Created(outcome.Namespace))
+	}
+	return observeInstance(ctx, call, plan, spec)
+}
+
+// observeInstance fills the outputs that are seen on the cluster. What the plan promised already is kept: the next
+// refresh brings it up to date.
+func observeInstance(ctx context.Context, call *call[instanceModel], model *instanceModel, spec instance.Spec) error {
+	seen, err := spec.Observe(ctx, call.cluster)
+	if err != nil {
+		return err
+	}
+	promised := *model
+	model.setObserved(ctx, seen)
+	model.Context, model.Server = types.StringValue(call.cluster.Context()), types.StringValue(call.cluster.Server())
+	if call.state == nil || model == call.state {
+		return nil
+	}
+	model.Context, model.Server, model.KubernetesVersion = promised.Context, promised.Server, promised.KubernetesVersion
+	model.SchedulableNodes, model.SandboxNodes = promised.SchedulableNodes, promised.SandboxNodes
+	model.ExcludedNodes, model.SkippedArchitectures = promised.ExcludedNodes, promised.SkippedArchitectures
+	return nil
+}
+
+func readInstance(ctx context.Context, call *call[instanceModel]) (bool, error) {
+	state := call.state
+	spec := *held(ctx, call)
+	live, err := spec.Live(ctx, call.cluster)
+	if err != nil || live == nil {
+		return false, err
+	}
+	drift, err := spec.Drift(ctx, call.cluster, call.owner, call.marked)
+	if err != nil {
+		return false, err
+	}
+	if state.Drift, err = driftValue(ctx, drift); err != nil {
+		return false, err
+	}
+	state.CreatedNamespace = types.BoolValue(kube.Created(live))
+	return true, observeInstance(ctx, call, state, spec)
+}
+
+func (m *instanceModel) removal(owner kube.Owner) instance.Removal {
+	return instance.Removal{
+		Owner: owner, Retain: m.DeletionPolicy.ValueString() == retain,
+		Force: m.ForceDestroy.ValueBool(), RemoveOperator: m.RemoveOperator.ValueBool(),
+	}
+}
+
+func removeInstance(ctx context.Context, call *call[instanceModel]) error {
+	stays, err := held(ctx, call).Remove(ctx, call.cluster, call.state.removal(call.owner))
+	if len(stays) > 0 {
+		call.warn(fmt.Sprintf("Something of instance %q stays on cluster %q", call.state.Name.ValueString(), call.cluster.Name()), "%s.", strings.Join(stays, ".\n"))
+	}
+	return err
+}
+
+func importInstance(ctx context.Context, call *call[instanceModel]) (bool, error) {
+	spec, found, err := instance.Find(ctx, call.cluster, call.state.Name.ValueString())
+	if err != nil || !found {
+		return false, err
+	}
+	call.state.setArguments(ctx, spec)
+	call.state.setDerived(ctx, spec)
+	call.state.KubernetesFloor = types.StringValue(preflight.Floor)
+	return true, nil
+}
+
+// warnChecks shows what checks warn of, each under a summary of its own, because the runners fold equal ones together.
+func warnChecks(diagnostics *diag.Diagnostics, c *cluster.Cluster, name string, checks []preflight.Check) {
+	for _, check := range checks {
+		diagnostics.AddWarning(fmt.Sprintf("Instance %q on cluster %q: %s", name, c.Name(), check.Name), check.Detail())
+	}
+}

@@ -215,9 +215,23 @@ func Unreachable(err error) bool {
 	return errors.As(err, &connection) && connection.Unreachable()
 }
 
+// classify makes an error of a client one that says which cluster it is about and what to do.
 func (c *Cluster) classify(err error) error {
+	if text, ok := Forbidden(c.name, err); ok {
+		return &forbidden{text: text, err: err}
+	}
 	return Classify(c.name, c.config, err)
 }
+
+// forbidden is a 403 of the API server that names the cluster and the rule that would allow it. It still satisfies
+// apierrors.IsForbidden.
+type forbidden struct {
+	text string
+	err  error
+}
+
+func (f *forbidden) Error() string { return f.text }
+func (f *forbidden) Unwrap() error { return f.err }
 
 // tracer reports each request, without headers and bodies, where tokens and Secrets are.
 type tracer struct {

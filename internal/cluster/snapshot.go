@@ -371,6 +371,7 @@ func (l *listing) sorted() []*unstructured.Unstructured {
 type planned struct {
 	mutex   sync.Mutex
 	objects map[plannedKey]bool
+	leaving map[plannedKey]bool
 }
 
 type plannedKey struct {
@@ -386,6 +387,23 @@ func (c *Cluster) Plan(kind Kind, namespace, name string) {
 		c.planned.objects = map[plannedKey]bool{}
 	}
 	c.planned.objects[plannedKey{kind, namespace, name}] = true
+}
+
+// PlanRemoval registers that the plan being made will delete an object before it creates another by its name.
+func (c *Cluster) PlanRemoval(kind Kind, namespace, name string) {
+	c.planned.mutex.Lock()
+	defer c.planned.mutex.Unlock()
+	if c.planned.leaving == nil {
+		c.planned.leaving = map[plannedKey]bool{}
+	}
+	c.planned.leaving[plannedKey{kind, namespace, name}] = true
+}
+
+// Leaving tells whether the plan being made will delete an object.
+func (c *Cluster) Leaving(kind Kind, namespace, name string) bool {
+	c.planned.mutex.Lock()
+	defer c.planned.mutex.Unlock()
+	return c.planned.leaving[plannedKey{kind, namespace, name}]
 }
 
 // Planned tells whether the plan being made will create an object.

@@ -121,15 +121,19 @@ func (c *Cluster) Delete(ctx context.Context, kind Kind, namespace, name string,
 	return nil
 }
 
-// DeleteAsSeen deletes an object only if nothing of it changed since it was read; false when something did.
+// DeleteAsSeen deletes an object only if nothing of it changed since it was read; false when something did. A workload
+// goes with its pods: the object is there until they are gone.
 func (c *Cluster) DeleteAsSeen(ctx context.Context, kind Kind, seen *unstructured.Unstructured) (bool, error) {
 	if err := c.connect(); err != nil {
 		return false, err
 	}
 	uid, version := seen.GetUID(), seen.GetResourceVersion()
-	err := c.resource(kind, seen.GetNamespace()).Delete(ctx, seen.GetName(), metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
-	})
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	if kind.Group == Deployments.Group {
+		foreground := metav1.DeletePropagationForeground
+		options.PropagationPolicy = &foreground
+	}
+	err := c.resource(kind, seen.GetNamespace()).Delete(ctx, seen.GetName(), options)
 	switch {
 	case apierrors.IsConflict(err):
 		return false, nil

@@ -245,7 +245,12 @@ func (c *Cluster) startControllers() error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.run("kube-controller-manager",
+	controllers := "*"
+	if c.spec.ControlPlaneOnly {
+		// Without kwok no node reports itself, and the controller would taint all of them as unreachable.
+		controllers = "*,-node-lifecycle-controller"
+	}
+	if _, err := c.run("kube-controller-manager", "--controllers="+controllers,
 		"--kubeconfig="+manager, "--authentication-kubeconfig="+manager, "--authorization-kubeconfig="+manager,
 		"--secure-port=0", "--leader-elect=false", "--use-service-account-credentials",
 		"--root-ca-file="+c.file("ca.crt"), "--service-account-private-key-file="+c.file("service-account.key"),
@@ -321,7 +326,7 @@ func waitFor(ctx context.Context, p *process, check func(context.Context) error)
 		case <-p.done:
 			return p.failure()
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w; last answer: %v; its log ends with:\n%s", p.name, context.Cause(ctx), err, tail(p.log, 2000))
+			return fmt.Errorf("waiting for %s: %w; last answer: %w; its log ends with:\n%s", p.name, context.Cause(ctx), err, tail(p.log, 2000))
 		case <-tick.C:
 		}
 	}

@@ -40,12 +40,12 @@ while read -r what value; do
   esac
 done
 for g in $groups; do kill -KILL "-$g" 2>/dev/null; done
+alive() { for g in $groups; do kill -0 "-$g" 2>/dev/null && return; done; return 1; }
 tries=50
-for g in $groups; do
-  while [ $tries -gt 0 ] && kill -0 "-$g" 2>/dev/null; do tries=$((tries - 1)); sleep 0.1; done
-done
-rm -rf -- "$dir" $paths || { sleep 1; rm -rf -- "$dir" $paths; }
+while [ $tries -gt 0 ] && alive; do tries=$((tries - 1)); sleep 0.1; done
+rm -rf -- "$dir" $paths || { sleep 1; rm -rf -- "$dir" $paths; } || exit 1
 for p in $paths; do rmdir "${p%/*}" 2>/dev/null; done
+exit 0
 `
 
 // NewGuard starts a guard over dir, which need not be empty.
@@ -54,14 +54,14 @@ func NewGuard(dir string) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleettest: watchdog: %w", err)
 	}
-	defer read.Close()
+	defer func() { _ = read.Close() }()
 	watchdog := exec.Command("/bin/sh", "-c", watchdogScript, "fleettest-watchdog", dir)
 	watchdog.Stdin = read
 	watchdog.Dir = "/"
 	// A group of its own: Ctrl-C reaches the whole foreground group and must not reach the watchdog.
 	watchdog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := watchdog.Start(); err != nil {
-		write.Close()
+		_ = write.Close()
 		return nil, fmt.Errorf("fleettest: watchdog: %w", err)
 	}
 	return &Guard{dir: dir, watchdog: watchdog, pipe: write}, nil
@@ -90,13 +90,16 @@ func (g *Guard) Forget(cmd *exec.Cmd) {
 func (g *Guard) RemoveToo(path string) { fmt.Fprintf(g.pipe, "path %s\n", path) }
 
 // Close ends the guard. With done it does nothing more; otherwise the watchdog kills what it knows of and removes the
-// directory, and Close waits for that.
-func (g *Guard) Close(done bool) {
+// directory, and Close waits for that. It fails where the watchdog could not remove something.
+func (g *Guard) Close(done bool) error {
 	if done {
 		fmt.Fprintln(g.pipe, "done")
 	}
-	g.pipe.Close()
-	_ = g.watchdog.Wait()
+	_ = g.pipe.Close()
+	if err := g.watchdog.Wait(); err != nil {
+		return fmt.Errorf("fleettest: the watchdog of %s: %w", g.dir, err)
+	}
+	return nil
 }
 
 // supervisor starts the long-running processes of a fleet and ends them.
@@ -115,7 +118,6 @@ type process struct {
 	log  string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child has been reaped
-	err  error         // what Wait gave; readable once done is closed
 }
 
 // run starts a program with its output appended to log.
@@ -129,7 +131,7 @@ func (s *supervisor) run(name, log, program string, args ...string) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	cmd := s.Command(context.Background(), program, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	// Nothing of the user's environment (KUBECONFIG, proxies, GODEBUG, …) should change how a cluster behaves.
@@ -141,7 +143,7 @@ func (s *supervisor) run(name, log, program string, args ...string) (*process, e
 	p := &process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
 	s.processes = append(s.processes, p)
 	go func() {
-		p.err = cmd.Wait()
+		_ = cmd.Wait() // what it has to say is in cmd.ProcessState too
 		s.Forget(cmd)
 		close(p.done)
 	}()
@@ -160,7 +162,7 @@ func (p *process) signal(s syscall.Signal) error {
 
 // failure describes a child that ended by itself.
 func (p *process) failure() error {
-	return fmt.Errorf("%s ended (%v); its log ends with:\n%s", p.name, p.err, tail(p.log, 2000))
+	return fmt.Errorf("%s ended (%s); its log ends with:\n%s", p.name, p.cmd.ProcessState, tail(p.log, 2000))
 }
 
 // kill ends a child.
@@ -206,19 +208,20 @@ func (s *supervisor) stop() error {
 	for _, path := range extra {
 		_ = os.Remove(filepath.Dir(path)) // unless another fleet's paths are in it
 	}
-	s.Close(len(errs) == 0) // where something failed here, the watchdog tries once more
+	// Where something failed here, the watchdog tries once more.
+	errs = append(errs, s.Close(len(errs) == 0))
 	return errors.Join(errs...)
 }
 
-// tail gives the last max bytes of a file, for error messages.
-func tail(path string, max int64) string {
+// tail gives the last limit bytes of a file, for error messages.
+func tail(path string, limit int64) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return err.Error()
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > max {
-		_, _ = f.Seek(-max, io.SeekEnd)
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err == nil && info.Size() > limit {
+		_, _ = f.Seek(-limit, io.SeekEnd)
 	}
 	content, err := io.ReadAll(f)
 	if err != nil {

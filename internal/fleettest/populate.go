@@ -165,8 +165,8 @@ func (c *Cluster) addStorageClass(ctx context.Context, spec StorageClassSpec) er
 	class := &storagev1.StorageClass{
 		ObjectMeta:           metav1.ObjectMeta{Name: spec.Name},
 		Provisioner:          or(spec.Provisioner, "kubernetes.io/host-path"),
-		VolumeBindingMode:    ptr.To(or(spec.VolumeBindingMode, storagev1.VolumeBindingImmediate)),
-		AllowVolumeExpansion: ptr.To(spec.AllowVolumeExpansion),
+		VolumeBindingMode:    new(or(spec.VolumeBindingMode, storagev1.VolumeBindingImmediate)),
+		AllowVolumeExpansion: new(spec.AllowVolumeExpansion),
 	}
 	if spec.Default {
 		class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
@@ -25,10 +26,10 @@ type Findings struct {
 
 // Check makes every check of an instance that needs no write, in the order in which an apply depends on them: version,
 // ownership, permissions, pod-level resources, platforms, nodes and sizes, registry, priorities, Secrets, quota. Static
-// facts refuse (the error joins all of them, each a *cluster.Problem), facts that move by themselves warn. kubernetes
-// is the floor or constraint of the version, before the Spec that the state holds, nil at a create.
-func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec, kubernetes string) (Findings, error) {
-	version := preflight.CheckVersion(ctx, c, kubernetes)
+// facts refuse (the error joins all of them, each a *cluster.Problem), facts that move by themselves warn. before is
+// the Spec that the state holds, nil at a create.
+func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec) (Findings, error) {
+	version := preflight.CheckVersion(ctx, c, s.KubernetesFloor)
 	if version.Status == preflight.Fail {
 		return Findings{}, problem(c, version)
 	}
@@ -99,8 +100,8 @@ func (s Spec) newSecretRefs(before *Spec) []preflight.SecretRef {
 }
 
 // CheckPlace checks what can be checked while most of the instance is unknown: the version and the namespace.
-func (s Spec) CheckPlace(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec, kubernetes string) error {
-	if version := preflight.CheckVersion(ctx, c, kubernetes); version.Status == preflight.Fail {
+func (s Spec) CheckPlace(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec) error {
+	if version := preflight.CheckVersion(ctx, c, s.KubernetesFloor); version.Status == preflight.Fail {
 		return problem(c, version)
 	}
 	_, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
@@ -130,6 +131,9 @@ func attributeOf(check string) string {
 // checkNamespace refuses a namespace that belongs to another instance, that is being deleted, or that is foreign and
 // not to be adopted (J46 to J48).
 func (s Spec) checkNamespace(ctx context.Context, c *cluster.Cluster, terms kube.Terms) (kube.Outlook, error) {
+	if c.Leaving(cluster.Namespaces, "", s.Namespace) {
+		return kube.Outlook{Verdict: kube.Create}, nil
+	}
 	live, err := c.Exists(ctx, cluster.Namespaces, "", s.Namespace)
 	if err != nil {
 		return kube.Outlook{}, err
@@ -200,7 +204,8 @@ func (s Spec) checkClasses(ctx context.Context, c *cluster.Cluster) error {
 	var refusals []error
 	if s.Sandbox != "" {
 		live, err := c.Find(ctx, cluster.PriorityClasses, "", s.Sandbox)
-		if err != nil {
+		// Who may not read it has been warned that it could not be checked.
+		if err != nil && !apierrors.IsForbidden(err) {
 			return err
 		}
 		if live != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-version"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
@@ -80,8 +81,11 @@ func (s Spec) Converge(ctx context.Context, c *cluster.Cluster, terms kube.Terms
 }
 
 // hold returns the terms for one object: what the state holds is ours by proof, but a component that a configuration
-// has only just asked for may meet a foreign object by its name.
+// has only just asked for may meet a foreign object by its name, and so may a namespace that was deleted by hand.
 func (s *Spec) hold(terms kube.Terms, object kube.Object) kube.Terms {
+	if s != nil && object.Kind == cluster.Namespaces {
+		terms.UID = s.NamespaceUID
+	}
 	terms.Held = s != nil && slices.ContainsFunc(s.own(), func(held kube.Object) bool { return held.Describe() == object.Describe() })
 	return terms
 }
@@ -91,18 +95,16 @@ func (s Spec) journal(ctx context.Context, c *cluster.Cluster, outcome *Outcome,
 	if outcome.Namespace.GetAnnotations()[kube.AnnotationStep] == step {
 		return nil
 	}
-	if err := kube.Annotate(ctx, c, cluster.Namespaces, "", s.Namespace, kube.AnnotationStep, step); err != nil {
-		return err
-	}
-	live, err := c.Live(ctx, cluster.Namespaces, "", s.Namespace)
-	if err != nil {
-		return err
-	}
-	if live == nil {
+	live, err := kube.Annotate(ctx, c, cluster.Namespaces, "", s.Namespace, kube.AnnotationStep, step)
+	if apierrors.IsNotFound(err) || err == nil && live.GetDeletionTimestamp() != nil {
 		return &cluster.Problem{
 			Summary: fmt.Sprintf("Namespace %q was deleted during the apply", s.Namespace),
 			Detail:  fmt.Sprintf("Somebody deleted namespace %q on %s while the instance was being applied. Apply again to create it anew.", s.Namespace, c.Context()),
+			Err:     err,
 		}
+	}
+	if err != nil {
+		return err
 	}
 	outcome.Namespace = live
 	return nil
@@ -116,7 +118,8 @@ func (s Spec) sharePriorities(ctx context.Context, c *cluster.Cluster, owner kub
 		}
 	}
 	for _, name := range s.unmanagedDefaults() {
-		if _, err := releaseClass(ctx, c, name, owner, false); err != nil {
+		// Who may not read PriorityClasses has no part in a default one: nothing is to be let go (J11).
+		if _, err := releaseClass(ctx, c, name, owner, false); err != nil && !apierrors.IsForbidden(err) {
 			return err
 		}
 	}
@@ -213,7 +216,7 @@ func compareVersions(a, b string) (int, error) {
 // rollouts.
 func (s Spec) convergeWorkloads(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec, outcome *Outcome) error {
 	workloads := s.workloads()
-	if _, err := kube.Prune(ctx, c, terms.Owner, s.Namespace, []cluster.Kind{cluster.Deployments, cluster.DaemonSets}, workloads); err != nil {
+	if err := s.removeUnwanted(ctx, c, terms.Owner); err != nil {
 		return err
 	}
 	for _, object := range workloads {
@@ -241,6 +244,26 @@ func (s Spec) convergeWorkloads(ctx context.Context, c *cluster.Cluster, terms k
 	return nil
 }
 
+// removeUnwanted removes the components that the configuration no longer has. They are asked for by name, because an
+// interrupted apply may have left one that the state knows nothing of.
+func (s Spec) removeUnwanted(ctx context.Context, c *cluster.Cluster, owner kube.Owner) error {
+	for _, unwanted := range []struct {
+		kind   cluster.Kind
+		name   string
+		wanted bool
+	}{{cluster.Deployments, OrchestratorName, s.Orchestrator != nil}, {cluster.DaemonSets, RepoCacheName, s.RepoCache != nil}} {
+		if unwanted.wanted {
+			continue
+		}
+		_, err := kube.Remove(ctx, c, unwanted.kind, s.Namespace, unwanted.name, owner, false)
+		// Who may not read the kind has not created one either: rights on it are asked for only with a component.
+		if err != nil && !apierrors.IsForbidden(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s Spec) rolledOut(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, rolloutTime)
 	defer cancel()
@@ -254,10 +277,7 @@ func (s Spec) Drift(ctx context.Context, c *cluster.Cluster, owner kube.Owner, m
 	if err != nil {
 		return nil, err
 	}
-	shared := []kube.Object{}
-	for _, class := range s.managedClasses() {
-		shared = append(shared, class.Object())
-	}
+	shared := s.defaultClasses()
 	for _, object := range s.operator() {
 		object, _, err := s.operatorAsIs(ctx, c, object)
 		if err != nil {
@@ -282,9 +302,38 @@ func (s Spec) Drift(ctx context.Context, c *cluster.Cluster, owner kube.Owner, m
 	return drift, nil
 }
 
-// Live returns the live namespace of the instance; nil when it is gone.
-func (s Spec) Live(ctx context.Context, c *cluster.Cluster) (*unstructured.Unstructured, error) {
-	return c.Live(ctx, cluster.Namespaces, "", s.Namespace)
+// Live returns the live namespace of the instance; nil when it is gone, also when somebody else has since created
+// another one by its name.
+func (s Spec) Live(ctx context.Context, c *cluster.Cluster, owner kube.Owner) (*unstructured.Unstructured, error) {
+	live, err := c.Live(ctx, cluster.Namespaces, "", s.Namespace)
+	if err != nil || live == nil {
+		return nil, err
+	}
+	if s.NamespaceUID != "" && s.NamespaceUID != live.GetUID() && kube.Inspect(live, owner).Standing != kube.Ours {
+		return nil, nil
+	}
+	return live, nil
+}
+
+// Shares tells whether the instance still has a part in what instances share: a destroy that was interrupted after the
+// namespace was gone has yet to give it up.
+func (s Spec) Shares(ctx context.Context, c *cluster.Cluster, owner kube.Owner) (bool, error) {
+	for _, object := range append(s.operator(), s.defaultClasses()...) {
+		live, err := c.Live(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
+		if err != nil || kube.IsUser(live, owner) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// defaultClasses are the managed classes as objects.
+func (s Spec) defaultClasses() []kube.Object {
+	var objects []kube.Object
+	for _, class := range s.managedClasses() {
+		objects = append(objects, class.Object())
+	}
+	return objects
 }
 
 // Find looks for the namespace of an instance by its label, for an import, and reads its settings. found is false when

@@ -141,7 +141,7 @@ func (s Spec) nodesCondition(seen Observation) Condition {
 }
 
 func (s Spec) namespaceCondition(ctx context.Context, c *cluster.Cluster) (Condition, error) {
-	live, err := s.Live(ctx, c)
+	live, err := c.Live(ctx, cluster.Namespaces, "", s.Namespace)
 	if err != nil || live == nil {
 		return Condition{Type: "NamespaceActive", Reason: "Missing", Message: "The namespace does not exist."}, err
 	}

@@ -124,6 +124,10 @@ func (s Spec) leaveOperator(ctx context.Context, c *cluster.Cluster, removal Rem
 		}
 		if reason != "" {
 			stays = append(stays, object.Describe()+": "+reason)
+			continue
+		}
+		if err := kube.WaitGone(ctx, c, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName()); err != nil {
+			return stays, err
 		}
 	}
 	return stays, nil

@@ -16,6 +16,7 @@ import (
 // reads it back. A key is absent when its attribute was not set.
 const (
 	keyName         = "name"
+	keyFloor        = "kubernetes-floor"
 	keyRegistry     = "registry"
 	keyKitRegistry  = "kit-registry"
 	keyKitVersion   = "kit-version"
@@ -63,7 +64,7 @@ type prioritySettings struct {
 // settings render the ConfigMap's data. They hold names of Secrets, never what is in them (J54).
 func (s Spec) settings() map[string]string {
 	data := map[string]string{
-		keyName: s.Name, keyPlatforms: strings.Join(s.Platforms, ","), keyPlatformsBy: fromConfiguration,
+		keyName: s.Name, keyFloor: s.KubernetesFloor, keyPlatforms: strings.Join(s.Platforms, ","), keyPlatformsBy: fromConfiguration,
 		keyFallbackUID: strconv.Itoa(FallbackUID),
 		keyDefaultSize: encode(Size{Memory: preflight.DefaultSize.Memory.String(), CPU: preflight.DefaultSize.CPU.String()}),
 		keyPriorities:  encode(prioritySettings{Control: s.Classes().Control, Sandbox: s.Classes().Sandbox, Named: s.PrioritySet}),
@@ -138,7 +139,7 @@ func encode(value any) string {
 func FromSettings(c *cluster.Cluster, live *unstructured.Unstructured) (Spec, error) {
 	data, _, _ := unstructured.NestedStringMap(live.Object, "data")
 	spec := Spec{
-		Name: data[keyName], Namespace: live.GetNamespace(),
+		Name: data[keyName], Namespace: live.GetNamespace(), KubernetesFloor: data[keyFloor],
 		Registry: data[keyRegistry], KitRegistry: data[keyKitRegistry], KitVersion: data[keyKitVersion],
 		Derived: data[keyPlatformsBy] == fromNodes,
 	}

@@ -10,6 +10,8 @@ import (
 	"sort"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
 	"github.com/berthdev/terraform-provider-berth/internal/preflight"
 	"github.com/berthdev/terraform-provider-berth/internal/priority"
@@ -52,6 +54,10 @@ var (
 type Spec struct {
 	Name      string
 	Namespace string
+	// NamespaceUID is that of the namespace which the state holds, "" where it holds none yet.
+	NamespaceUID types.UID
+	// KubernetesFloor is the floor or constraint of the cluster's version.
+	KubernetesFloor string
 
 	Registry      string
 	SandboxImages map[string]string

@@ -279,8 +279,9 @@ func Unmark(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, live *un
 	return err
 }
 
-// Annotate sets one annotation of ours on an object, or removes it when the value is empty.
-func Annotate(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name, key, value string) error {
+// Annotate sets one annotation of ours on an object, or removes it when the value is empty, and returns the object. The
+// error satisfies apierrors.IsNotFound when it is gone.
+func Annotate(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name, key, value string) (*unstructured.Unstructured, error) {
 	var set any
 	if value != "" {
 		set = value
@@ -288,10 +289,9 @@ func Annotate(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namesp
 	patch := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: set}}}}
 	body, err := patch.MarshalJSON()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = c.MergePatch(ctx, kind, namespace, name, body, FieldManager)
-	return err
+	return c.MergePatch(ctx, kind, namespace, name, body, FieldManager)
 }
 
 // explainWrite puts the object before a refusal of the API server, so that the message says what could not be written.

@@ -56,12 +56,40 @@ func CheckShared(c *cluster.Cluster, object Object, live *unstructured.Unstructu
 	}
 }
 
+// IsUser tells whether a shared object (nil when there is none) carries the label of a user.
+func IsUser(object *unstructured.Unstructured, user Owner) bool {
+	if object == nil || !IsShared(object) {
+		return false
+	}
+	_, uses := object.GetLabels()[userLabel(user)]
+	return uses
+}
+
+// shareAttempts is how often Share begins anew when others change or delete the object at the same moment.
+const shareAttempts = 5
+
 // Share makes sure that a shared object exists as all its users want it, and that it carries this user's label. Users
-// that do so at the same moment end with one object and all their labels.
+// that come, repair and leave at the same moment end with one object and the labels of those that stay.
 func Share(ctx context.Context, c *cluster.Cluster, object Object, user Owner, name, remedy string) (*unstructured.Unstructured, error) {
+	for attempt := 1; ; attempt++ {
+		live, err := share(ctx, c, object, user, name, remedy)
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) || attempt == shareAttempts {
+			return live, err
+		}
+	}
+}
+
+func share(ctx context.Context, c *cluster.Cluster, object Object, user Owner, name, remedy string) (*unstructured.Unstructured, error) {
 	live, err := c.Fetch(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
 	if err != nil {
 		return nil, err
+	}
+	if live != nil && IsShared(live) && live.GetDeletionTimestamp() != nil {
+		// Its last user has just left.
+		if err := WaitGone(ctx, c, object.Kind, live.GetNamespace(), live.GetName()); err != nil {
+			return nil, err
+		}
+		live = nil
 	}
 	if err := CheckShared(c, object, live, remedy); err != nil {
 		return nil, err

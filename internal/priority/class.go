@@ -70,7 +70,8 @@ func (c Class) Fixed(live *unstructured.Unstructured) []kube.Difference {
 }
 
 // Users are the pods that have not finished and name the class, as namespace/name, sorted. They are read from one list
-// of all pods, whichever classes are asked for.
+// of all pods, whichever classes are asked for; since that may be older than what this run has removed, one of them is
+// asked for again.
 func Users(ctx context.Context, c *cluster.Cluster, class string) ([]string, error) {
 	pods, err := c.List(ctx, cluster.Pods)
 	if err != nil {
@@ -78,13 +79,23 @@ func Users(ctx context.Context, c *cluster.Cluster, class string) ([]string, err
 	}
 	var users []string
 	for _, pod := range pods {
-		name, _, _ := unstructured.NestedString(pod.Object, "spec", "priorityClassName")
-		phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
-		if name == class && phase != "Succeeded" && phase != "Failed" {
+		if len(users) == 0 && names(pod, class) {
+			if pod, err = c.Fetch(ctx, cluster.Pods, pod.GetNamespace(), pod.GetName()); err != nil {
+				return nil, err
+			}
+		}
+		if pod != nil && names(pod, class) {
 			users = append(users, pod.GetNamespace()+"/"+pod.GetName())
 		}
 	}
 	return users, nil
+}
+
+// names tells whether a pod that has not finished names the class.
+func names(pod *unstructured.Unstructured, class string) bool {
+	name, _, _ := unstructured.NestedString(pod.Object, "spec", "priorityClassName")
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	return name == class && phase != "Succeeded" && phase != "Failed"
 }
 
 // CheckUnused refuses, with a *cluster.Problem that lists them, while pods name the class: Kubernetes would go on

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -191,6 +193,49 @@ func TestDataSourceUnknownConnection(t *testing.T) {
 		same(t, "checks", statuses(second), "[kubernetes_version pass sizes/hold pass default_storage_class pass]")
 		same(t, "the rest", fmt.Sprint(second["passed"], second["cluster_uid"]), fmt.Sprint(true, plainCluster(t).UID()))
 	})
+}
+
+// Not even the keys are known: then it is not known which cluster is meant (X2).
+func TestDataSourceUnknownClusters(t *testing.T) {
+	t.Parallel()
+	w := tofutest.New(t, tofutest.Options{})
+	w.Write("main.tf", providerWith(unique("team"), "{ for name in [terraform_data.name.output] : name => { "+
+		strings.ReplaceAll(byPath(t, plainCluster(t).AdminKubeconfig()), "\n", ", ")+" } }")+
+		"resource \"terraform_data\" \"name\" {\ninput = \"new\"\n}\n"+everyKind["nodes"])
+	w.MustPlan().Warning(t, `^Data source berth_nodes was not read$`, `it is not known yet which cluster it is about`)
+	w.MustApply()
+	values := w.Resource("data.berth_nodes.this")
+	same(t, "cluster and nodes", fmt.Sprint(values["cluster"], values["id"], values["nodes"]), fmt.Sprint(nil, nil, nil))
+	w.MustApply()
+	values = w.Resource("data.berth_nodes.this")
+	same(t, "cluster", values["cluster"], "new")
+	same(t, "admitted", values["admitted"], "[amd arm s390]")
+}
+
+// Every example is a valid configuration.
+func TestDataSourceExamples(t *testing.T) {
+	t.Parallel()
+	root, err := fleettest.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := plainCluster(t).AdminKubeconfig()
+	kubeconfig.Name = "shared"
+	for _, name := range []string{
+		"data-sources/berth_preflight/data-source.tf", "data-sources/berth_nodes/data-source.tf", "data-sources/berth_quota/data-source.tf",
+		"functions/kubeconfig/function.tf", "functions/image_tag/function.tf",
+	} {
+		example, err := os.ReadFile(filepath.Join(root, "examples", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := tofutest.New(t, tofutest.Options{})
+		w.Write("kubeconfig.yaml", kubeconfig.Content())
+		w.Write("main.tf", providerBlock("demo", clusters{})+"variable \"eu_1_ca\" {}\n"+string(example))
+		if result := w.Validate(); result.ExitCode != 0 {
+			t.Errorf("%s: %s", name, result.Log)
+		}
+	}
 }
 
 // What a configuration can never mean is refused at validate, at its attribute, and nothing is asked.

@@ -30,9 +30,6 @@ func addError(diagnostics *diag.Diagnostics, doing string, err error, written []
 	case errors.As(err, &connection):
 		summary, detail = connection.Summary, connection.Detail
 	}
-	if text, ok := cluster.Forbidden("", err); ok && problem == nil {
-		detail = text
-	}
 	detail = appendWritten(detail, written)
 	if attribute != "" {
 		diagnostics.AddAttributeError(attributePath(path.Empty(), attribute), summary, detail)

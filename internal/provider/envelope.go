@@ -125,7 +125,7 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 		addError(&resp.Diagnostics, doing, err, nil)
 		return
 	}
-	namespace, name := e.object(&plan)
+	_, name := e.object(&plan)
 	base.ID = types.StringValue(importID(base.Cluster, name))
 	base.ClusterUID, base.Drift = types.StringValue(uid), noDrift
 	call := &call[M]{cluster: c, owner: e.owner(c, name), plan: &plan, changing: true, diagnostics: &resp.Diagnostics}
@@ -141,6 +141,7 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 	}
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, keyMarked, yes)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+	namespace, name := e.object(&plan)
 	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
 }
 

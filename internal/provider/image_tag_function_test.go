@@ -21,7 +21,7 @@ func TestImageTag(t *testing.T) {
 			`provider::berth::image_tag("6389bdf72d50aa11bb22", ["linux/arm64", "linux/amd64"])`:      "6389bdf72d50-amd64-arm64",
 			`provider::berth::image_tag("6389bdf72d50", ["linux/amd64"])`:                             "6389bdf72d50-amd64",
 			`provider::berth::image_tag("sha256:6389BDF72D50FF", ["linux/amd64", "linux/amd64"])`:     "6389bdf72d50-amd64",
-			`provider::berth::image_tag(sha256("Dockerfile"), toset(["linux/arm64", "linux/amd64"]))`: "5f4b8a85b4b1-amd64-arm64",
+			`provider::berth::image_tag(sha256("Dockerfile"), toset(["linux/arm64", "linux/amd64"]))`: "dd2c0eb6ea5c-amd64-arm64",
 		} {
 			w.Write("main.tf", calling(expression))
 			w.MustApply()

@@ -39,6 +39,7 @@ type instanceModel struct {
 	Server                   types.String `tfsdk:"server"`
 	KubernetesVersion        types.String `tfsdk:"kubernetes_version"`
 	CreatedNamespace         types.Bool   `tfsdk:"created_namespace"`
+	NamespaceUID             types.String `tfsdk:"namespace_uid"`
 	EffectivePlatforms       types.List   `tfsdk:"effective_platforms"`
 	SkippedArchitectures     types.List   `tfsdk:"skipped_architectures"`
 	SchedulableNodes         types.Int64  `tfsdk:"schedulable_nodes"`
@@ -135,7 +136,7 @@ func (m *instanceModel) known(ctx context.Context) bool {
 // spec is the instance that the model describes; platforms are those in use. Every argument is known.
 func (m *instanceModel) spec(ctx context.Context, platforms []string) instance.Spec {
 	spec := instance.Spec{
-		Name: m.Name.ValueString(), Namespace: m.Namespace.ValueString(),
+		Name: m.Name.ValueString(), Namespace: m.Namespace.ValueString(), KubernetesFloor: m.KubernetesFloor.ValueString(),
 		Registry: m.Registry.ValueString(), KitRegistry: m.KitRegistry.ValueString(), KitVersion: m.KitVersion.ValueString(),
 		SandboxImages: stringMap(ctx, m.SandboxImages), Platforms: platforms, Derived: m.Platforms.IsNull(),
 	}
@@ -157,7 +158,7 @@ func (m *instanceModel) platforms(ctx context.Context) []string {
 
 func (m *instanceModel) fillPlacement(ctx context.Context, spec *instance.Spec) {
 	if sandbox, set := objectAs[sandboxModel](ctx, m.Sandbox); set {
-		placement, _ := placementOf(ctx, "sandbox", sandbox.NodeSelector, sandbox.Tolerations)
+		placement := placementOf(ctx, "sandbox", sandbox.NodeSelector, sandbox.Tolerations)
 		spec.PlacementSet, spec.NodeSelector, spec.Tolerations = true, placement.NodeSelector, placement.Tolerations
 	}
 	if !m.Sizes.IsNull() {
@@ -235,7 +236,7 @@ func (k secretKeyModel) domain() instance.SecretKey {
 
 // setArguments fills the arguments from a Spec that was read from the cluster, for an import.
 func (m *instanceModel) setArguments(ctx context.Context, spec instance.Spec) {
-	m.Namespace = types.StringValue(spec.Namespace)
+	m.Namespace, m.KubernetesFloor = types.StringValue(spec.Namespace), types.StringValue(spec.KubernetesFloor)
 	m.Registry, m.KitRegistry, m.KitVersion = optionalString(spec.Registry), optionalString(spec.KitRegistry), optionalString(spec.KitVersion)
 	m.SandboxImages = mapValue(ctx, types.StringType, spec.SandboxImages)
 	m.Platforms = types.SetNull(types.StringType)

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/instance"
@@ -38,6 +40,7 @@ func held(ctx context.Context, call *call[instanceModel]) *instance.Spec {
 		return nil
 	}
 	spec := call.state.spec(ctx, stringList(ctx, call.state.EffectivePlatforms))
+	spec.NamespaceUID = apitypes.UID(call.state.NamespaceUID.ValueString())
 	return &spec
 }
 
@@ -46,11 +49,14 @@ func planInstance(ctx context.Context, call *call[instanceModel]) error {
 	if call.config.Namespace.IsNull() && call.state == nil {
 		plan.Namespace = plan.Name
 	}
+	if call.state != nil && (!plan.Name.Equal(call.state.Name) || !plan.Namespace.Equal(call.state.Namespace)) {
+		return planReplacedInstance(ctx, call)
+	}
 	if !plan.known(ctx) {
 		return planUnknownInstance(ctx, call)
 	}
 	var before []string
-	if call.state != nil {
+	if call.state != nil && call.state.Platforms.IsNull() {
 		before = stringList(ctx, call.state.EffectivePlatforms)
 	}
 	spec := plan.spec(ctx, nil)
@@ -70,7 +76,7 @@ func planInstance(ctx context.Context, call *call[instanceModel]) error {
 	if !call.changing {
 		return nil
 	}
-	findings, err := spec.Check(ctx, call.cluster, plan.terms(ctx, call.owner), held(ctx, call), plan.KubernetesFloor.ValueString())
+	findings, err := spec.Check(ctx, call.cluster, plan.terms(ctx, call.owner), held(ctx, call))
 	warnChecks(call.diagnostics, call.cluster, plan.Name.ValueString(), findings.Warnings)
 	if err != nil {
 		return err
@@ -78,6 +84,22 @@ func planInstance(ctx context.Context, call *call[instanceModel]) error {
 	call.cluster.Plan(cluster.Namespaces, "", spec.Namespace)
 	if call.state == nil {
 		planNewInstance(call, spec, findings)
+	} else if findings.Outlook.Verdict == kube.Create {
+		plan.NamespaceUID, plan.CreatedNamespace = types.StringUnknown(), types.BoolUnknown()
+	}
+	return nil
+}
+
+// planReplacedInstance checks the first half of a replacement, which no other call does: what is there has to go. The
+// create that follows it is planned by a call of its own.
+func planReplacedInstance(ctx context.Context, call *call[instanceModel]) error {
+	before := held(ctx, call)
+	removal := call.state.removal(before.Owner(call.cluster.Owner()))
+	if err := before.CheckRemove(ctx, call.cluster, removal); err != nil {
+		return err
+	}
+	if !removal.Retain && call.state.CreatedNamespace.ValueBool() {
+		call.cluster.PlanRemoval(cluster.Namespaces, "", before.Namespace)
 	}
 	return nil
 }
@@ -107,12 +129,8 @@ func planUnknownInstance(ctx context.Context, call *call[instanceModel]) error {
 		return nil
 	}
 	call.cluster.Plan(cluster.Namespaces, "", plan.Namespace.ValueString())
-	place := instance.Spec{Name: plan.Name.ValueString(), Namespace: plan.Namespace.ValueString()}
-	var before *instance.Spec
-	if call.state != nil {
-		before = &place
-	}
-	return place.CheckPlace(ctx, call.cluster, plan.terms(ctx, call.owner), before, plan.KubernetesFloor.ValueString())
+	place := instance.Spec{Name: plan.Name.ValueString(), Namespace: plan.Namespace.ValueString(), KubernetesFloor: plan.KubernetesFloor.ValueString()}
+	return place.CheckPlace(ctx, call.cluster, plan.terms(ctx, call.owner), held(ctx, call))
 }
 
 func planDeleteInstance(ctx context.Context, call *call[instanceModel]) error {
@@ -131,15 +149,23 @@ func updateInstance(ctx context.Context, call *call[instanceModel]) error {
 // says. Platforms that the plan knew are kept, whatever nodes came or went since.
 func convergeInstance(ctx context.Context, call *call[instanceModel], platforms []string) error {
 	plan, before := call.plan, held(ctx, call)
+	if plan.Namespace.IsUnknown() {
+		// The plan knew neither the cluster nor, perhaps, the name.
+		plan.Namespace = plan.Name
+	}
 	spec := plan.spec(ctx, platforms)
 	if platforms == nil {
 		var err error
-		if spec.Platforms, err = spec.PlatformsOf(ctx, call.cluster, nil); err != nil {
+		var inUse []string
+		if before != nil {
+			inUse = before.Platforms
+		}
+		if spec.Platforms, err = spec.PlatformsOf(ctx, call.cluster, inUse); err != nil {
 			return err
 		}
 	}
 	terms := plan.terms(ctx, call.owner)
-	findings, err := spec.Check(ctx, call.cluster, terms, before, plan.KubernetesFloor.ValueString())
+	findings, err := spec.Check(ctx, call.cluster, terms, before)
 	warnChecks(call.diagnostics, call.cluster, spec.Name, findings.Warnings)
 	if err != nil {
 		return err
@@ -152,6 +178,9 @@ func convergeInstance(ctx context.Context, call *call[instanceModel], platforms 
 	plan.setDerived(ctx, spec)
 	if plan.CreatedNamespace.IsUnknown() {
 		plan.CreatedNamespace = types.BoolValue(kube.Created(outcome.Namespace))
+	}
+	if plan.NamespaceUID.IsUnknown() {
+		plan.NamespaceUID = types.StringValue(string(outcome.Namespace.GetUID()))
 	}
 	return observeInstance(ctx, call, plan, spec)
 }
@@ -166,21 +195,35 @@ func observeInstance(ctx context.Context, call *call[instanceModel], model *inst
 	promised := *model
 	model.setObserved(ctx, seen)
 	model.Context, model.Server = types.StringValue(call.cluster.Context()), types.StringValue(call.cluster.Server())
-	if call.state == nil || model == call.state {
-		return nil
+	if model == call.plan {
+		keepPromises(&promised, model)
 	}
-	model.Context, model.Server, model.KubernetesVersion = promised.Context, promised.Server, promised.KubernetesVersion
-	model.SchedulableNodes, model.SandboxNodes = promised.SchedulableNodes, promised.SandboxNodes
-	model.ExcludedNodes, model.SkippedArchitectures = promised.ExcludedNodes, promised.SkippedArchitectures
 	return nil
+}
+
+// keepPromises puts back into a model whatever was known in it before.
+func keepPromises(promised, model *instanceModel) {
+	before, after := fieldsOf(promised), fieldsOf(model)
+	for name, value := range before {
+		if !value.Interface().(attr.Value).IsUnknown() {
+			after[name].Set(value)
+		}
+	}
 }
 
 func readInstance(ctx context.Context, call *call[instanceModel]) (bool, error) {
 	state := call.state
 	spec := *held(ctx, call)
-	live, err := spec.Live(ctx, call.cluster)
-	if err != nil || live == nil {
+	live, err := spec.Live(ctx, call.cluster, call.owner)
+	if err != nil {
 		return false, err
+	}
+	if live == nil {
+		if shares, err := spec.Shares(ctx, call.cluster, call.owner); err != nil || !shares {
+			return false, err
+		}
+	} else {
+		state.CreatedNamespace, state.NamespaceUID = types.BoolValue(kube.Created(live)), types.StringValue(string(live.GetUID()))
 	}
 	drift, err := spec.Drift(ctx, call.cluster, call.owner, call.marked)
 	if err != nil {
@@ -189,7 +232,6 @@ func readInstance(ctx context.Context, call *call[instanceModel]) (bool, error) 
 	if state.Drift, err = driftValue(ctx, drift); err != nil {
 		return false, err
 	}
-	state.CreatedNamespace = types.BoolValue(kube.Created(live))
 	return true, observeInstance(ctx, call, state, spec)
 }
 
@@ -215,7 +257,6 @@ func importInstance(ctx context.Context, call *call[instanceModel]) (bool, error
 	}
 	call.state.setArguments(ctx, spec)
 	call.state.setDerived(ctx, spec)
-	call.state.KubernetesFloor = types.StringValue(preflight.Floor)
 	return true, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -167,7 +168,7 @@ func instanceArguments() map[string]schema.Attribute {
 			Optional: true, MarkdownDescription: "Checks that need a pod on the cluster; they run in an apply that creates or changes the instance, and are off unless given. Changing it touches only the state.",
 			Attributes: map[string]schema.Attribute{
 				"image_pull": schema.BoolAttribute{Optional: true, MarkdownDescription: "Pull each sandbox image with a short-lived pod without a pull secret. An image that cannot be pulled fails the apply. Default `false`."},
-				"endpoints":  schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "URLs that pods have to reach, such as a model's. One that cannot be reached is a warning. Default: none.", Validators: []validator.List{listvalidator.ValueStringsAre(httpURL())}},
+				"endpoints":  schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "URLs that pods have to reach, such as a model's. One that cannot be reached is a warning. Default: none.", Validators: []validator.List{listvalidator.ValueStringsAre(httpURL()), listvalidator.AlsoRequires(path.MatchRelative().AtParent().AtName("image"))}},
 				"image":      schema.StringAttribute{Optional: true, MarkdownDescription: "An image with `curl`, for `endpoints`.", Validators: []validator.String{imageReference()}},
 			},
 		},
@@ -212,6 +213,7 @@ func instanceOutputs() map[string]schema.Attribute {
 		"context":            text("The kubeconfig context that leads to the cluster, or the cluster's key."),
 		"server":             text("The URL of the API server."),
 		"kubernetes_version": text("The version of the API server, as it says."),
+		"namespace_uid":      text("The UID of the namespace: another namespace by its name is not the instance's."),
 		"created_namespace":  schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether berth created the namespace; only then does destroy delete it."},
 		"effective_platforms": schema.ListAttribute{
 			Computed: true, ElementType: types.StringType, MarkdownDescription: "The platforms in use, sorted: `platforms`, or those of the nodes.",

@@ -44,7 +44,7 @@ func (kubeconfigFunction) Definition(_ context.Context, _ function.DefinitionReq
 			"- `{ content, context }`: the same with the context that is named;\n" +
 			"- `{ name, host, … }`: it is built. `name` is that of the cluster, the user and the context. `host` goes with `cluster_ca_certificate` or `insecure`, `tls_server_name`, `proxy_url`, `namespace`, and one credential: `token`, " +
 			"`client_certificate` with `client_key`, or `exec = { api_version, command, args, env }`. They mean what they mean in the provider's `clusters`; what is null counts as left out.\n\n" +
-			"The result holds credentials. A runner hides it where the argument was sensitive; otherwise wrap it in `sensitive(…)`.",
+			"The result holds credentials. A runner hides it where the argument was sensitive; otherwise wrap it in `sensitive(…)`. OpenTofu lets no provider call its own functions in its own configuration; there, `clusters` takes the parts as they are.",
 		Parameters: []function.Parameter{
 			function.DynamicParameter{Name: "source", MarkdownDescription: "The content of a kubeconfig, `{ content, context }`, or `{ name, host, … }`."},
 		},

@@ -83,16 +83,17 @@ func TestKubeconfigMinimizes(t *testing.T) {
 	})
 }
 
-// A kubeconfig is built of its parts, also of some that are known only at the apply, and works with each credential; in
-// the provider's `clusters` too (I104).
+// A kubeconfig is built of its parts, also of some that are known only at the apply, and works with each credential
+// (I104).
 func TestKubeconfigBuilds(t *testing.T) {
 	t.Parallel()
 	tofutest.EachRunner(t, func(t *testing.T, runner string) {
 		c := plainCluster(t)
 		admin := c.AdminKubeconfig()
-		account := c.ServiceAccountKubeconfig(t, namespace(t, c, nil)+"/robot")
-		c.Kubectl(t, "create", "clusterrolebinding", unique("robot"), "--clusterrole=cluster-admin", "--serviceaccount="+account.Namespace+":robot")
-		plugin := script(t, fmt.Sprintf(`echo "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"$ROBOT\"}}"`))
+		team := namespace(t, c, nil)
+		account := c.ServiceAccountKubeconfig(t, team+"/robot")
+		c.Kubectl(t, "create", "clusterrolebinding", unique("robot"), "--clusterrole=cluster-admin", "--serviceaccount="+team+":robot")
+		plugin := script(t, `echo "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"$ROBOT\"}}"`)
 		w := tofutest.New(t, tofutest.Options{Runner: runner})
 		for kind, credential := range map[string]string{
 			"certificate": fmt.Sprintf("client_certificate = %q, client_key = %q, token = null", admin.ClientCertificate, admin.ClientKey),

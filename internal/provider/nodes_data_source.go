@@ -107,7 +107,7 @@ func readNodes(ctx context.Context, c *cluster.Cluster, model *nodesModel, diagn
 	if err != nil {
 		return err
 	}
-	placement, _ := placementOf(ctx, "", model.NodeSelector, model.Tolerations)
+	placement := placementOf(ctx, "", model.NodeSelector, model.Tolerations)
 	admitted, excluded := placement.Partition(nodes)
 	// A refusal of the platforms is a fact of the moment here: it goes into the warning.
 	platforms, refusal := preflight.DerivePlatforms(placement, nodes)

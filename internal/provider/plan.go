@@ -53,7 +53,13 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
 	resp.Diagnostics.Append(diagnostics...)
 	call := &call[M]{plan: &plan, state: state, config: &config, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
-	e.planCluster(ctx, call, resp)
+	P(&plan).base().Drift = noDrift
+	kind := real
+	if state != nil {
+		kind = e.changeOf(&config, &plan, state)
+		call.changing = kind == real
+	}
+	e.planCluster(ctx, call, kind, resp)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -65,7 +71,10 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 		call.owner = e.owner(call.cluster, name)
 		if err := e.plan(ctx, call); err != nil {
 			e.planError(&plan, err, resp)
+			e.openOutputs(call)
 		}
+	} else {
+		e.openOutputs(call)
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
@@ -81,7 +90,7 @@ func (e *envelope[M, P]) planError(plan P, err error, resp *resource.ModifyPlanR
 }
 
 // planCluster settles `cluster`, `cluster_uid` and `id`, and connects where the connection is known.
-func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], resp *resource.ModifyPlanResponse) {
+func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], kind change, resp *resource.ModifyPlanResponse) {
 	base, written := P(call.plan).base(), P(call.config).base()
 	if written.Cluster.IsNull() {
 		key, err := e.provider.fleet.Default()
@@ -97,12 +106,11 @@ func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], resp *r
 			base.Cluster = types.StringValue(key)
 		}
 	}
-	base.Drift = noDrift
 	if base.Cluster.IsUnknown() || base.Cluster.IsNull() {
 		e.putOff(call, "it is not known yet which cluster it is on")
 		return
 	}
-	if call.state != nil && base.Cluster.Equal(P(call.state).base().Cluster) && e.changeOf(call.config, call.plan, call.state) == stateOnly {
+	if kind == stateOnly && base.Cluster.Equal(P(call.state).base().Cluster) {
 		// The cluster may be dead: knobs must be changeable all the same.
 		return
 	}
@@ -146,6 +154,9 @@ func (e *envelope[M, P]) planMove(call *call[M], c *cluster.Cluster, uid string,
 
 // putOff says which checks were not run, and why.
 func (e *envelope[M, P]) putOff(call *call[M], why string) {
+	if !call.changing {
+		return
+	}
 	call.warn(fmt.Sprintf("The checks of %s are put off to the apply", e.describe(call.plan)),
 		"Because %s, this plan could not look at the cluster: ownership, permissions and everything else were not checked. The apply checks them before it writes anything.", why)
 }
@@ -176,19 +187,29 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 
 // keepOutputs lets outputs keep their value unless this update may change them.
 func (e *envelope[M, P]) keepOutputs(call *call[M]) {
-	kind := e.changeOf(call.config, call.plan, call.state)
-	call.changing = kind == real
 	plan, state, config := fieldsOf(call.plan), fieldsOf(call.state), fieldsOf(call.config)
 	for name := range e.shape.Attributes {
-		if !e.isOutput(name, config) {
+		if !e.isOutput(name, config) || name == "drift" || name == "cluster" {
 			continue
 		}
-		if kind == real && slices.Contains(e.volatile, name) {
+		if call.changing && slices.Contains(e.volatile, name) {
 			plan[name].Set(unknownLike(plan[name]))
 			continue
 		}
-		if name != "drift" && name != "cluster" {
-			plan[name].Set(state[name])
+		plan[name].Set(state[name])
+	}
+}
+
+// openOutputs makes every output that an update could change unknown, because the cluster could not be asked what it
+// will be: a promise that the apply cannot keep would be an error there.
+func (e *envelope[M, P]) openOutputs(call *call[M]) {
+	if call.state == nil || !call.changing {
+		return
+	}
+	plan, config := fieldsOf(call.plan), fieldsOf(call.config)
+	for name := range e.shape.Attributes {
+		if e.isOutput(name, config) && !slices.Contains([]string{"id", "cluster", "cluster_uid", "drift", "namespace"}, name) {
+			plan[name].Set(unknownLike(plan[name]))
 		}
 	}
 }

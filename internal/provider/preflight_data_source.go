@@ -257,7 +257,7 @@ func (m *preflightModel) spec(ctx context.Context) (preflight.Spec, error) {
 		spec.Endpoints = append(spec.Endpoints, asked)
 	}
 	if !m.NodeSelector.IsNull() || !m.Tolerations.IsNull() {
-		placement, _ := placementOf(ctx, "", m.NodeSelector, m.Tolerations)
+		placement := placementOf(ctx, "", m.NodeSelector, m.Tolerations)
 		spec.Placement = &placement
 	}
 	var err error

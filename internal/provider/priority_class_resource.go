@@ -99,6 +99,8 @@ func (m *priorityClassModel) terms(ctx context.Context, call *call[priorityClass
 func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) error {
 	plan := call.plan
 	if !plan.known() {
+		// A value that turns out to be another makes another object of the class.
+		plan.UID = types.StringUnknown()
 		if plan.Name.IsUnknown() {
 			return nil
 		}

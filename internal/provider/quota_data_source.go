@@ -140,11 +140,7 @@ func readQuota(ctx context.Context, c *cluster.Cluster, model *quotaDataModel, d
 	}
 	waiting, err := preflight.Waits(ctx, c, namespace)
 	if err != nil {
-		detail := err.Error()
-		if text, ok := cluster.Forbidden(c.Name(), err); ok {
-			detail = text
-		}
-		diagnostics.AddWarning(fmt.Sprintf("What waits in namespace %q of cluster %q is not known in full", namespace, c.Name()), detail)
+		diagnostics.AddWarning(fmt.Sprintf("What waits in namespace %q of cluster %q is not known in full", namespace, c.Name()), err.Error())
 	}
 	model.Waiting = []waitingModel{}
 	for _, wait := range waiting {

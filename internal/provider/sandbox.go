@@ -38,13 +38,10 @@ var (
 )
 
 // placementOf reads where a pod may land from `node_selector` and `tolerations`. attribute is the attribute that holds
-// the two, such as "sandbox", or empty when they stand at the top; messages name it. It is false while a part of them
-// is unknown, because half a placement answers another question.
-func placementOf(ctx context.Context, attribute string, selector types.Map, tolerations types.List) (preflight.Placement, bool) {
+// the two, such as "sandbox", or empty when they stand at the top; messages name it. All of it has to be known, because
+// half a placement answers another question.
+func placementOf(ctx context.Context, attribute string, selector types.Map, tolerations types.List) preflight.Placement {
 	placement := preflight.Placement{Attribute: attribute}
-	if hasUnknown(ctx, selector) || hasUnknown(ctx, tolerations) {
-		return placement, false
-	}
 	for key, value := range selector.Elements() {
 		if text, ok := value.(types.String); ok {
 			if placement.NodeSelector == nil {
@@ -58,7 +55,7 @@ func placementOf(ctx context.Context, attribute string, selector types.Map, tole
 			placement.Tolerations = append(placement.Tolerations, tolerationOf(ctx, object))
 		}
 	}
-	return placement, true
+	return placement
 }
 
 func tolerationOf(ctx context.Context, object types.Object) preflight.Toleration {
@@ -71,13 +68,13 @@ func tolerationOf(ctx context.Context, object types.Object) preflight.Toleration
 	}
 }
 
-// sizesOf reads `sizes`; what a size leaves out is that of preflight.DefaultSize. Sizes that are unknown yet are left
-// out, so that the others can be checked. The error names the size that holds no quantity.
+// sizesOf reads `sizes`; what a size leaves out is that of preflight.DefaultSize. All of them have to be
+// known. The error names the size that holds no quantity.
 func sizesOf(ctx context.Context, sizes types.Map) (map[string]preflight.Size, error) {
 	read := map[string]preflight.Size{}
 	for name, value := range sizes.Elements() {
 		object, ok := value.(types.Object)
-		if !ok || hasUnknown(ctx, value) {
+		if !ok {
 			continue
 		}
 		var model sizeModel

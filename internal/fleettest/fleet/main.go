@@ -105,7 +105,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 
 	o := options{dir: *dir}
-	for _, name := range strings.Split(*clusters, ",") {
+	for name := range strings.SplitSeq(*clusters, ",") {
 		spec := fleettest.ClusterSpec{Name: strings.TrimSpace(name), Version: *version, ControlPlaneOnly: *light}
 		if *latency > 0 {
 			spec.Proxy = &fleettest.ProxyOptions{Latency: *latency}

@@ -13,7 +13,7 @@ import (
 
 // parseNode reads the value of -node and gives the node and the cluster that it is meant for, "" for all.
 func parseNode(text string) (node fleettest.NodeSpec, cluster string, err error) {
-	for _, pair := range strings.Split(text, ",") {
+	for pair := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
 		if !ok {
 			return node, "", fmt.Errorf("%q is no KEY=VALUE", pair)

@@ -77,8 +77,10 @@ func (r *Result) Change(t testing.TB, address string) Change {
 	return Change{}
 }
 
-// Errors gives the errors, and Warnings the warnings.
-func (r *Result) Errors() []Diagnostic   { return r.severity(Error) }
+// Errors gives the errors.
+func (r *Result) Errors() []Diagnostic { return r.severity(Error) }
+
+// Warnings gives the warnings.
 func (r *Result) Warnings() []Diagnostic { return r.severity(Warning) }
 
 func (r *Result) severity(s Severity) []Diagnostic {

@@ -11,11 +11,13 @@ import (
 	"strings"
 )
 
-// Severity of a diagnostic.
+// Severity of a diagnostic, in the words of -json.
 type Severity string
 
 const (
-	Error   Severity = "error"
+	// Error fails the command.
+	Error Severity = "error"
+	// Warning leaves the exit code alone.
 	Warning Severity = "warning"
 )
 
@@ -194,7 +196,7 @@ var textStart = regexp.MustCompile(`^(Error|Warning): (.*)$`)
 // and the detail, which the runner has wrapped.
 func readText(text string) []Diagnostic {
 	var found []Diagnostic
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimRight(strings.TrimPrefix(strings.TrimPrefix(line, "│ "), "│"), " ")
 		if strings.HasPrefix(line, "╷") || strings.HasPrefix(line, "╵") {
 			continue

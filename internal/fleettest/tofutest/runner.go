@@ -79,7 +79,7 @@ var provider = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	// Test binaries of several packages run at once.
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("tofutest: lock %s: %w", lock.Name(), err)

@@ -129,7 +129,7 @@ func killAll(pids []int, deadline time.Time) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("tofutest: provider %v is still there after SIGKILL", pids)
 		}
-		time.Sleep(5 * time.Millisecond) // between two looks at the process table
+		<-time.After(5 * time.Millisecond) // until the next look at the process table
 	}
 }
 
@@ -160,7 +160,7 @@ func processes() ([]processInfo, error) {
 		return nil, fmt.Errorf("tofutest: ps: %w", err)
 	}
 	var table []processInfo
-	for _, line := range strings.Split(string(out), "\n") {
+	for line := range strings.SplitSeq(string(out), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) < 4 {
 			continue

@@ -61,7 +61,7 @@ func New(t testing.TB, options Options) *Workspace {
 			t.Fatal(err)
 		}
 	}
-	base, err := os.MkdirTemp("", "tofutest-")
+	base, err := os.MkdirTemp("", "tofutest-") //nolint:usetesting // the guard removes it, also after a kill
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,11 @@ func New(t testing.TB, options Options) *Workspace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { guard.Close(false) })
+	t.Cleanup(func() {
+		if err := guard.Close(false); err != nil {
+			t.Error(err)
+		}
+	})
 
 	w := &Workspace{Dir: filepath.Join(base, "work"), Home: filepath.Join(base, "home"), t: t, runner: runner, guard: guard}
 	plugins := filepath.Join(base, "provider")

@@ -108,8 +108,16 @@ func (s Spec) CheckPlace(ctx context.Context, c *cluster.Cluster, terms kube.Ter
 	return err
 }
 
-// problem is a failed check as an error.
+// problem is a failed check as an error. Checks come before the first write, so it says that nothing was applied (X3);
+// what to do stands after that, on lines that can be copied.
 func problem(c *cluster.Cluster, check preflight.Check) error {
+	if !strings.HasPrefix(check.Message, "refusing:") {
+		space := ". "
+		if strings.Contains(check.Message, "\n") {
+			space = "\n"
+		}
+		check.Message = "refusing: " + strings.TrimSuffix(check.Message, ".") + space + "Nothing was applied."
+	}
 	return &cluster.Problem{
 		Attribute: attributeOf(check.Name),
 		Summary:   fmt.Sprintf("%s on cluster %q", check.Name, c.Name()),

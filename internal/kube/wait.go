@@ -59,8 +59,12 @@ func WaitGone(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namesp
 	var first *unstructured.Unstructured
 	return poll(ctx, c, Name(kind.Kind, namespace, name), "wait until it is gone", func() (bool, string, error) {
 		live, err := c.Fetch(ctx, kind, namespace, name)
-		if err != nil || live == nil {
-			return live == nil, "", err
+		if err != nil {
+			// No answer is not the answer NotFound.
+			return false, "", err
+		}
+		if live == nil {
+			return true, "", nil
 		}
 		if first == nil {
 			first = live

@@ -176,3 +176,100 @@ func (s *dataSource[M, P]) describe(model P) string {
 }
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// addCheck shows a check as a diagnostic at the attribute that asked for it.
+func addCheck(diagnostics *diag.Diagnostics, c *cluster.Cluster, check preflight.Check, at path.Path) {
+	switch check.Status {
+	case preflight.Fail:
+		diagnostics.AddAttributeError(at, fmt.Sprintf("Check %s failed on cluster %q", check.Name, c.Name()), check.Detail())
+	case preflight.Warn:
+		diagnostics.AddAttributeWarning(at, fmt.Sprintf("Check %s warns on cluster %q", check.Name, c.Name()), check.Detail())
+	case preflight.Skipped:
+		diagnostics.AddAttributeWarning(at, fmt.Sprintf("Check %s was not made on cluster %q", check.Name, c.Name()), check.Detail())
+	}
+}
+
+// table lays out rows in columns for a person. A cell of several lines goes on below itself.
+func table(rows [][]string) string {
+	var lines [][]string
+	for _, row := range rows {
+		for n := 0; ; n++ {
+			line, more := make([]string, len(row)), false
+			for i, cell := range row {
+				if parts := strings.Split(cell, "\n"); n < len(parts) {
+					line[i], more = parts[n], true
+				}
+			}
+			if !more {
+				break
+			}
+			lines = append(lines, line)
+		}
+	}
+	var widths []int
+	for _, line := range lines {
+		for i, cell := range line {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], len([]rune(cell)))
+		}
+	}
+	var text strings.Builder
+	for _, line := range lines {
+		var padded strings.Builder
+		for i, cell := range line {
+			fmt.Fprintf(&padded, "%-*s  ", widths[i], cell)
+		}
+		text.WriteString(strings.TrimRight(padded.String(), " ") + "\n")
+	}
+	return strings.TrimSuffix(text.String(), "\n")
+}
+
+func nodeSelectorAttribute(description string) schema.Attribute {
+	return schema.MapAttribute{
+		Optional: true, ElementType: types.StringType, MarkdownDescription: description,
+		Validators: []validator.Map{mapvalidator.NoNullValues()},
+	}
+}
+
+func tolerationsAttribute(description string) schema.Attribute {
+	return schema.ListNestedAttribute{
+		Optional: true, MarkdownDescription: description,
+		NestedObject: schema.NestedAttributeObject{
+			Validators: []validator.Object{tolerationCheck{}},
+			Attributes: map[string]schema.Attribute{
+				"key":      schema.StringAttribute{Optional: true, MarkdownDescription: "The taint's key; every key when left out, which needs the operator `Exists`."},
+				"operator": schema.StringAttribute{Optional: true, MarkdownDescription: "`Equal` (default) or `Exists`."},
+				"value":    schema.StringAttribute{Optional: true, MarkdownDescription: "The taint's value, with the operator `Equal`."},
+				"effect":   schema.StringAttribute{Optional: true, MarkdownDescription: "`NoSchedule`, `PreferNoSchedule` or `NoExecute`; every effect when left out."},
+			},
+		},
+	}
+}
+
+func sizesAttribute(description string) schema.Attribute {
+	return schema.MapNestedAttribute{
+		Optional: true, MarkdownDescription: description,
+		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+			"memory": schema.StringAttribute{
+				Optional: true, MarkdownDescription: "Memory of the whole pod, such as `8Gi`. Default `" + preflight.DefaultSize.Memory.String() + "`.",
+				Validators: []validator.String{memoryQuantity()},
+			},
+			"cpu": schema.StringAttribute{
+				Optional: true, MarkdownDescription: "CPU of the whole pod, such as `4` or `500m`. Default `" + preflight.DefaultSize.CPU.String() + "`.",
+				Validators: []validator.String{cpuQuantity()},
+			},
+		}},
+		Validators: []validator.Map{mapvalidator.NoNullValues()},
+	}
+}
+
+// namesAttribute is an optional list of different names.
+func namesAttribute(description string, each ...validator.String) schema.ListAttribute {
+	each = append([]validator.String{stringvalidator.LengthAtLeast(1)}, each...)
+	return schema.ListAttribute{
+		Optional: true, ElementType: types.StringType, MarkdownDescription: description,
+		Validators: []validator.List{listvalidator.NoNullValues(), listvalidator.UniqueValues(), listvalidator.ValueStringsAre(each...)},
+	}
+}

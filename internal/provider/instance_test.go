@@ -56,7 +56,7 @@ func TestInstanceRhythm(t *testing.T) {
 			t.Fatalf("%d writes; plan:\n%s", b.proxy.Writes(), plan.Describe())
 		}
 		same(t, "what is known at plan", row(planned.After["id"], planned.After["cluster_uid"], planned.After["drift"], planned.After["context"], planned.After["server"]),
-			row("own/rich", c.UID(), map[string]any{}, "own", b.proxy.Server()))
+			row("shared/rich", c.UID(), map[string]any{}, "own", b.proxy.Server()))
 		same(t, "platforms at plan", planned.After["effective_platforms"], "[linux/amd64 linux/arm64]")
 		b.MustApply()
 		b.checkRich(c)
@@ -206,8 +206,8 @@ func (b *bench) breakRich(c *fleettest.Cluster) {
 		cache + "containers[name=" + repoCache + "].image":                                              "evil.example.com/cache:1 → mirror.example.com:5000/kit/repo-cache:1.4.0",
 	})
 	same(t, "drift to be", change.After["drift"], map[string]any{})
-	same(t, "references never cascade", row(change.After["namespace_uid"], change.After["id"], len(change.ReplacePaths)), row(b.mustNamespace("rich-space").UID, "own/rich", 0))
-	b.MustApply().NoWarnings(t)
+	same(t, "references never cascade", row(change.After["namespace_uid"], change.After["id"], len(change.ReplacePaths)), row(b.mustNamespace("rich-space").UID, "shared/rich", 0))
+	b.MustApply()
 	same(t, "what is not ours", b.settings("rich-space")["theirs"], "stays")
 	b.checkRepaired()
 	b.PlanIsEmpty().NoWarnings(t)

@@ -3,8 +3,8 @@ package provider_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -282,9 +282,8 @@ func (b *bench) ownedClasses(owner string) []string {
 // requests fails the test unless exactly these requests have arrived since the last Reset.
 func (b *bench) requests(want map[string]int) {
 	b.t.Helper()
-	same(b.t, "requests", b.proxy.Counts(), want)
-	if b.t.Failed() {
-		b.t.Logf("the request log:\n%v", requestLines(b.proxy))
+	if got := b.proxy.Counts(); !maps.Equal(got, want) {
+		b.t.Errorf("requests:\n got %v\nwant %v\nthe request log:\n%v", got, want, requestLines(b.proxy))
 	}
 }
 
@@ -304,17 +303,6 @@ func script(t testing.TB, text string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// wait is fleettest.Eventually for a condition without a reason of its own.
-func wait(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	fleettest.Eventually(t, func(context.Context) error {
-		if !so() {
-			return errors.New("waiting until " + what)
-		}
-		return nil
-	})
 }
 
 // progressSteps are the lines of a progress file as "cluster object action reason".

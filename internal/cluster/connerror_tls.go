@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -141,7 +142,7 @@ func proxyOf(config *rest.Config) *url.URL {
 	if config == nil {
 		return nil
 	}
-	request, err := http.NewRequest(http.MethodGet, config.Host, nil)
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, config.Host, nil)
 	if err != nil {
 		return nil
 	}

@@ -210,7 +210,7 @@ func (s Spec) checkRegistry(c *cluster.Cluster) error {
 // checkClasses refuses a class named for sandboxes that preempts (J37), and default classes whose names are taken.
 func (s Spec) checkClasses(ctx context.Context, c *cluster.Cluster) error {
 	var refusals []error
-	if s.Sandbox != "" {
+	if s.Sandbox != "" && !c.Planned(cluster.PriorityClasses, "", s.Sandbox) {
 		live, err := c.Find(ctx, cluster.PriorityClasses, "", s.Sandbox)
 		// Who may not read it has been warned that it could not be checked.
 		if err != nil && !apierrors.IsForbidden(err) {

@@ -16,15 +16,20 @@ import (
 // Observation is what is seen of an instance on its cluster, besides what was applied.
 type Observation struct {
 	KubernetesVersion string
+	NodesSeen
+	// OperatorVersion is the version of the shared operator, "" when there is none or the instance has no part in it.
+	OperatorVersion string
+	Conditions      []Condition
+}
+
+// NodesSeen is what is seen of the nodes.
+type NodesSeen struct {
 	// NodesRead is false when `platforms` is set: then the nodes are not read (J25).
 	NodesRead            bool
 	SandboxNodes         []string
 	ExcludedNodes        []preflight.Excluded
 	SchedulableNodes     int
 	SkippedArchitectures []string
-	// OperatorVersion is the version of the shared operator, "" when there is none or the instance has no part in it.
-	OperatorVersion string
-	Conditions      []Condition
 }
 
 // Condition is one aspect of an instance's state, in the form of Kubernetes' conditions.
@@ -78,19 +83,8 @@ func (s Spec) Observe(ctx context.Context, c *cluster.Cluster) (Observation, err
 	if seen.KubernetesVersion, err = preflight.KubernetesVersion(ctx, c); err != nil {
 		return seen, err
 	}
-	if s.Derived {
-		nodes, err := s.nodes(ctx, c)
-		if err != nil {
-			return seen, err
-		}
-		admitted, excluded := s.Placement().Partition(nodes)
-		seen.NodesRead, seen.ExcludedNodes, seen.SandboxNodes = true, excluded, []string{}
-		for _, node := range admitted {
-			seen.SandboxNodes = append(seen.SandboxNodes, node.Name)
-		}
-		if derived, err := preflight.DerivePlatforms(s.Placement(), nodes); err == nil {
-			seen.SchedulableNodes, seen.SkippedArchitectures = derived.SchedulableNodes, derived.SkippedArchitectures
-		}
+	if seen.NodesSeen, err = s.ObserveNodes(ctx, c); err != nil {
+		return seen, err
 	}
 	if s.Operator != nil {
 		live, err := c.Live(ctx, cluster.Deployments, s.Operator.Namespace, OperatorName)
@@ -103,6 +97,26 @@ func (s Spec) Observe(ctx context.Context, c *cluster.Cluster) (Observation, err
 	}
 	seen.Conditions, err = s.conditions(ctx, c, seen)
 	return seen, err
+}
+
+// ObserveNodes looks at the nodes, unless `platforms` is set.
+func (s Spec) ObserveNodes(ctx context.Context, c *cluster.Cluster) (NodesSeen, error) {
+	if !s.Derived {
+		return NodesSeen{}, nil
+	}
+	nodes, err := s.nodes(ctx, c)
+	if err != nil {
+		return NodesSeen{}, err
+	}
+	admitted, excluded := s.Placement().Partition(nodes)
+	seen := NodesSeen{NodesRead: true, ExcludedNodes: excluded, SandboxNodes: []string{}}
+	for _, node := range admitted {
+		seen.SandboxNodes = append(seen.SandboxNodes, node.Name)
+	}
+	if derived, err := preflight.DerivePlatforms(s.Placement(), nodes); err == nil {
+		seen.SchedulableNodes, seen.SkippedArchitectures = derived.SchedulableNodes, derived.SkippedArchitectures
+	}
+	return seen, nil
 }
 
 func (s Spec) conditions(ctx context.Context, c *cluster.Cluster, seen Observation) ([]Condition, error) {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,7 +125,7 @@ func timedOut(ctx context.Context, c *cluster.Cluster, object, action, reason st
 	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTime)
 	defer cancel()
 	why := "The time limit was reached"
-	if context.Cause(ctx) == context.Canceled {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		why = "It was interrupted"
 	}
 	lines := []string{fmt.Sprintf("%s after %s: %s on %s: %s.", why, waited.Round(time.Second), object, c.Context(), orNothing(reason))}

@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -218,8 +219,22 @@ func (b *bench) writes() []string {
 	return writes
 }
 
+// unwritten fails the test where anything was written; dry runs write nothing.
+func (b *bench) unwritten() {
+	b.t.Helper()
+	same(b.t, "writes", b.writes(), []string(nil))
+}
+
 // quoted is a text for a pattern.
 func quoted(text string) string { return regexp.QuoteMeta(text) }
 
 // keysOf are the sorted keys of a map.
 func keysOf[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
+
+// Short names for what tests say often.
+type (
+	ctx       = context.Context
+	classSpec = schedulingv1.PriorityClass
+)
+
+var never = ptr.To(corev1.PreemptNever)

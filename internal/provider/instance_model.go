@@ -346,6 +346,20 @@ func (m *instanceModel) setDerived(ctx context.Context, spec instance.Spec) {
 func (m *instanceModel) setObserved(ctx context.Context, seen instance.Observation) {
 	m.KubernetesVersion = types.StringValue(seen.KubernetesVersion)
 	m.OperatorVersion = optionalString(seen.OperatorVersion)
+	m.setNodes(ctx, seen.NodesSeen)
+	conditions := map[string]condition{}
+	for _, one := range seen.Conditions {
+		status := "False"
+		if one.Good {
+			status = "True"
+		}
+		conditions[one.Type] = condition{Status: status, Reason: one.Reason, Message: one.Message}
+	}
+	m.setConditions(ctx, conditions)
+}
+
+// setNodes fills the outputs that are seen on the nodes.
+func (m *instanceModel) setNodes(ctx context.Context, seen instance.NodesSeen) {
 	m.SkippedArchitectures, m.SandboxNodes = types.ListNull(types.StringType), types.ListNull(types.StringType)
 	m.ExcludedNodes, m.SchedulableNodes = types.ListNull(excludedType), types.Int64Null()
 	if seen.NodesRead {
@@ -364,15 +378,6 @@ func (m *instanceModel) setObserved(ctx context.Context, seen instance.Observati
 		}
 		m.ExcludedNodes = listValue(ctx, excludedType, excluded)
 	}
-	conditions := map[string]condition{}
-	for _, one := range seen.Conditions {
-		status := "False"
-		if one.Good {
-			status = "True"
-		}
-		conditions[one.Type] = condition{Status: status, Reason: one.Reason, Message: one.Message}
-	}
-	m.setConditions(ctx, conditions)
 }
 
 // objectAs decodes an object; set is false for null and unknown ones.

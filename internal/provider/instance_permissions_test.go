@@ -57,7 +57,7 @@ func TestInstancePermissions(t *testing.T) {
 		`get configmaps in namespace `+name+` create configmaps in namespace `+name+` .*get priorityclasses\.scheduling\.k8s\.io .*create serviceaccounts in namespace berth-system `+
 		`.*create clusterrolebindings\.rbac\.authorization\.k8s\.io .*create deployments\.apps in namespace berth-system .*Nothing was applied\. Have an administrator apply this and bind it to the credential's user: `,
 		`kind: ClusterRole`, `kind: Role`)
-	b.noWrites()
+	b.unwritten()
 
 	// Without a right on nodes the way out is named.
 	grant(rule("", write, "namespaces", "configmaps"))
@@ -77,7 +77,8 @@ func TestInstancePermissions(t *testing.T) {
 	b.MustApply()
 
 	// What is in the namespace cannot be seen, so it is not deleted.
-	b.Destroy().Error(t, "listing .* in namespace "+name+"|^Destroying berth_instance|may not", "list")
+	b.Destroy().Error(t, `^Planning berth_instance "`+name+`" on cluster "shared" failed$`,
+		"^listing [a-z]+ in namespace "+name+`: On cluster "shared", user "system:serviceaccount:.*:berth" may not list [a-z]+ in namespace "`+name+`"\. Grant it by a Role and a RoleBinding in namespace "`+name+`" with the rule`)
 	b.mustNamespace(name)
 	b.use(instance("this", name, classes, `platforms = ["linux/amd64"]`, "force_destroy = true"))
 	b.MustApply()

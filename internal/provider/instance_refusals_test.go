@@ -17,7 +17,7 @@ import (
 // nothing was applied (J6, J7, X3). The floor is an argument.
 func TestInstanceVersionFloor(t *testing.T) {
 	t.Parallel()
-	c := fleettest.NewCluster(t, fleettest.ClusterSpec{Name: "old", ControlPlaneOnly: true, Version: "v1.34.2-gke.100", Nodes: []fleettest.NodeSpec{{Name: "amd"}}})
+	c := fleettest.NewCluster(t, fleettest.ClusterSpec{Name: "old", ControlPlaneOnly: true, Version: "v1.34.2-gke.100", FeatureGates: map[string]bool{"ImageVolume": true}, Nodes: []fleettest.NodeSpec{{Name: "amd"}}})
 	b := newBenchOn(t, c, "team", tofutest.Options{})
 	b.use(instance("this", "app"))
 	refusal := []string{
@@ -26,7 +26,7 @@ func TestInstanceVersionFloor(t *testing.T) {
 	}
 	b.Plan().Error(t, refusal[0], refusal[1])
 	b.Apply().Error(t, refusal[0], refusal[1])
-	b.noWrites()
+	b.unwritten()
 	b.use(instance("this", "app", `kubernetes_floor = ">= 1.30, < 1.34"`))
 	b.Plan().Error(t, refusal[0], `^refusing: old runs Kubernetes v1\.34\.2-gke\.100; this configuration needs Kubernetes >= 1\.30, ?< 1\.34\. Nothing was applied\.`)
 
@@ -49,7 +49,7 @@ func TestInstancePodLevelResources(t *testing.T) {
 		`^refusing: gateless \(Kubernetes v1\.3.*\) drops pod-level resources — the PodLevelResources feature gate is off, and the size of a sandbox, which is one limit for its whole pod, cannot hold\. Nothing was applied\. Enable the gate PodLevelResources on the API server and the kubelets\.`
 	b.Plan().Error(t, summary, detail)
 	b.Apply().Error(t, summary, detail)
-	b.noWrites()
+	b.unwritten()
 	same(t, "namespaces", b.namespace("app"), (*corev1.Namespace)(nil))
 	if n := b.proxy.CountIf(func(r fleettest.Request) bool { return r.Resource == "pods" && r.DryRun }); n == 0 {
 		t.Error("no dry run was asked for")
@@ -72,7 +72,7 @@ func TestInstanceNamespaceOfAnother(t *testing.T) {
 	stranger := b.beside(unique("team"), tofutest.Options{})
 	stranger.use(instance("this", second, classes, `namespace = "`+first+`"`, "adopt = true"))
 	stranger.Plan().Error(t, summary, detail)
-	stranger.noWrites()
+	stranger.unwritten()
 	// The same name in another configuration is another owner's.
 	stranger.use(instance("this", first, classes, "adopt = true"))
 	stranger.Plan().Error(t, "^Namespace/"+first+" belongs to another owner$", `is marked as instance\.`+first+` of the configuration with owner "`+b.owner+`"\..*Nothing was applied\.$`)
@@ -83,7 +83,7 @@ func TestInstanceNamespaceOfAnother(t *testing.T) {
 	b.proxy.Reset()
 	b.Plan().Error(t, summary, `belongs to another instance \("`+second+`"\)`)
 	b.Apply().Error(t, summary, `belongs to another instance \("`+second+`"\)`)
-	b.noWrites()
+	b.unwritten()
 	same(t, "the label", b.mustNamespace(first).Labels["berth.dev/instance"], second)
 	b.kubectl("label", "--overwrite", "namespace", first, "berth.dev/instance="+first)
 	b.PlanIsEmpty()
@@ -103,7 +103,7 @@ func TestInstanceAdoption(t *testing.T) {
 	b.use(instance("this", name, classes))
 	b.Plan().Error(t, "^Namespace/"+name+" exists already and is not berth's$",
 		"^refusing: Namespace/"+name+` exists on shared and berth did not create it\. Set adopt = true to take it over as it is, or choose another name\. Nothing was applied\.$`)
-	b.noWrites()
+	b.unwritten()
 	b.use(instance("this", name, classes, "adopt = true"))
 	b.MustPlan().Warning(t, `^Namespace "`+name+`" exists and will be adopted$`,
 		`^It is on shared and keeps its UID\. What will change: metadata\.labels\.\[berth\.dev/instance\]: \(none\) → `+name+`\. Destroying the instance leaves it there\.$`)
@@ -153,7 +153,7 @@ func TestInstanceNamespaceTerminating(t *testing.T) {
 	b.use(instance("this", name, b.ownClasses(), "adopt = true"))
 	b.Plan().Error(t, `^Namespace "`+name+`" is being deleted$`,
 		`^refusing: namespace "`+name+`" on shared is being deleted, and nothing can be created in it\. Wait until it is gone, or choose another namespace\. Nothing was applied\.$`)
-	b.noWrites()
+	b.unwritten()
 }
 
 // Images need a registry wherever nodes cannot be loaded with them, and with several platforms even there; without
@@ -179,7 +179,7 @@ func TestInstanceRegistryNeeded(t *testing.T) {
 	same(t, "image_refs", b.MustPlan().Change(t, thisInstance).After["image_refs"], map[string]any{"default": "registry.example.com:5000/team/sandbox:1"})
 	b.use(instance("this", name, classes))
 	b.MustPlan()
-	b.noWrites()
+	b.unwritten()
 }
 
 // A class that is named has to exist, or be created by the same run, and sandboxes must not preempt (J37, J39, J72).
@@ -197,7 +197,7 @@ func TestInstancePriorityClasses(t *testing.T) {
 	b.use(instance("this", name, `priority_classes = { sandbox = "`+preempting.Name+`" }`))
 	preempts := `^refusing: PriorityClass "` + preempting.Name + `" on shared has preemptionPolicy PreemptLowerPriority, so a sandbox that waits for a node would evict other pods\. Name a class with preemptionPolicy Never.*Nothing was applied\.$`
 	b.Plan().Error(t, `^PriorityClass "`+preempting.Name+`" preempts other pods$`, preempts)
-	b.noWrites()
+	b.unwritten()
 
 	// Planned in the same run it passes, and is looked at again before the instance is written.
 	both := func(policy string) []string {
@@ -222,7 +222,7 @@ func TestInstancePriorityClasses(t *testing.T) {
 	alone.use(instance("this", name, `platforms = ["linux/amd64"]`))
 	alone.Plan().Error(t, "^PriorityClass/"+sandboxClass+" exists already and is not shared$",
 		"^refusing: PriorityClass/"+sandboxClass+` exists on other and berth did not create it\. Name the classes to use in .priority_classes., or delete it\. Nothing was applied\.$`)
-	alone.noWrites()
+	alone.unwritten()
 }
 
 // Secrets that are named have to be in the namespace, with their keys; each refusal names the argument, the Secret, the
@@ -252,5 +252,5 @@ func TestInstanceSecretsMissing(t *testing.T) {
 	plan.Error(t, "^secrets/"+name+`/api on cluster "shared"$`, `^refusing: required_secrets\[1\] names key "token" of Secret "api" in namespace "`+name+`", which it lacks; it has key "url"\. Nothing was applied\. `+
 		quoted(`Add it: kubectl -n `+name+` patch secret api --type=merge -p '{"stringData":{"token":"..."}}'`))
 	same(t, "errors", len(plan.Errors()), 6)
-	b.noWrites()
+	b.unwritten()
 }

@@ -84,10 +84,15 @@ func planInstance(ctx context.Context, call *call[instanceModel]) error {
 	call.cluster.Plan(cluster.Namespaces, "", spec.Namespace)
 	if call.state == nil {
 		planNewInstance(call, spec, findings)
-	} else if findings.Outlook.Verdict == kube.Create {
+		return nil
+	}
+	if findings.Outlook.Verdict == kube.Create {
 		plan.NamespaceUID, plan.CreatedNamespace = types.StringUnknown(), types.BoolUnknown()
 	}
-	return nil
+	// Which nodes a changed placement leads to is known already, so that nothing that refers to them is unknown.
+	seen, err := spec.ObserveNodes(ctx, call.cluster)
+	plan.setNodes(ctx, seen)
+	return err
 }
 
 // planReplacedInstance checks the first half of a replacement, which no other call does: what is there has to go. The

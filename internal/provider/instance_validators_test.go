@@ -11,10 +11,9 @@ func TestInstanceValidators(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, tofutest.Options{})
 	for _, one := range []struct{ body, summary, detail string }{
-		// J40: both classes are names, and there is no third.
+		// J40: both classes are names.
 		{`priority_classes = { control = "" }`, "^`priority_classes.control` is not valid$", `^"" is not a name that Kubernetes takes: a lowercase RFC 1123 subdomain`},
 		{`priority_classes = { sandbox = "Batch_Low" }`, "^`priority_classes.sandbox` is not valid$", `^"Batch_Low" is not a name that Kubernetes takes`},
-		{`priority_classes = { agents = "batch-low" }`, `(Unsupported|Incorrect|Invalid)`, `agents`},
 		// J21, J64: all that is wrong in one message.
 		{`platforms = ["linux/s390x", "linux/amd64", "windows/amd64"]`, "^`platforms` names a platform that no image is released for$",
 			`platforms. names .*linux/s390x.*windows/amd64.*linux/amd64, linux/arm64 and nothing else`},

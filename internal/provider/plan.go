@@ -25,8 +25,8 @@ const (
 	none change = iota
 	// stateOnly: only knobs of the state differ, the cluster is not called.
 	stateOnly
-	// real: the cluster has to change.
-	real
+	// onCluster: the cluster has to change.
+	onCluster
 )
 
 // ModifyPlan finds the cluster, says what is known already, runs the resource's checks, and decides what an update may
@@ -54,10 +54,10 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	resp.Diagnostics.Append(diagnostics...)
 	call := &call[M]{plan: &plan, state: state, config: &config, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
 	P(&plan).base().Drift = noDrift
-	kind := real
+	kind := onCluster
 	if state != nil {
 		kind = e.changeOf(&config, &plan, state)
-		call.changing = kind == real
+		call.changing = kind == onCluster
 	}
 	e.planCluster(ctx, call, kind, resp)
 	if resp.Diagnostics.HasError() {
@@ -217,7 +217,7 @@ func (e *envelope[M, P]) openOutputs(call *call[M]) {
 // changeOf tells whether what differs between plan and state needs the cluster.
 func (e *envelope[M, P]) changeOf(config, plan, state *M) change {
 	if !P(plan).base().Drift.Equal(P(state).base().Drift) {
-		return real
+		return onCluster
 	}
 	kind := none
 	planned, had, written := fieldsOf(plan), fieldsOf(state), fieldsOf(config)
@@ -229,7 +229,7 @@ func (e *envelope[M, P]) changeOf(config, plan, state *M) change {
 			continue
 		}
 		if !slices.Contains(knobs, name) && !slices.Contains(e.knobs, name) && name != "cluster" {
-			return real
+			return onCluster
 		}
 		kind = stateOnly
 	}

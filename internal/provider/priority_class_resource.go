@@ -135,6 +135,8 @@ func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) erro
 		return err
 	}
 	plan.UID = types.StringUnknown()
+	// What depends on it is to be judged by what it will be.
+	call.cluster.Plan(cluster.PriorityClasses, "", class.Name)
 	users, err := priority.Users(ctx, call.cluster, class.Name)
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package provider_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -291,7 +293,8 @@ func TestTwoAppliesAtOnce(t *testing.T) {
 	}
 }
 
-// A deletion that the cluster holds up is waited for, says why, and goes on in the next apply (promises 5 and 8).
+// A deletion that the cluster holds up is waited for, says why when its time is up or it is interrupted, and goes on in
+// the next apply (promises 5 and 8).
 func TestPriorityClassHeldByFinalizer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, tofutest.Options{})
@@ -299,9 +302,26 @@ func TestPriorityClassHeldByFinalizer(t *testing.T) {
 	b.use(class("this", name, `timeouts = { delete = "2s" }`))
 	b.MustApply()
 	b.kubectl("patch", "priorityclass", name, "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/hold"]}}`)
-	b.Destroy().Error(t, "^PriorityClass/"+name+" is not there yet: wait until it is gone$|^Waiting until PriorityClass/"+name+" is gone",
+	const unfinished = " is not there yet: wait until it is gone$"
+	b.Destroy().Error(t, "^PriorityClass/"+name+unfinished,
 		"The time limit was reached after 2s: PriorityClass/"+name+` on shared: finalizers: example\.com/hold`,
 		"Look at: kubectl --context shared describe priorityclass "+name, "Applied before this: deleted PriorityClass/"+name)
+	same(t, "instances in the state", len(b.Instances()), 1)
+
+	b.use(class("this", name))
+	b.MustApply("-refresh=false")
+	b.proxy.Reset()
+	run := b.DestroyAsync("-refresh=false")
+	fleettest.Eventually(t, func(context.Context) error {
+		if n := b.proxy.Count("delete priorityclasses.scheduling.k8s.io"); n == 0 {
+			return errors.New("the deletion has not been asked for")
+		}
+		return nil
+	})
+	if err := run.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	run.Wait().Error(t, "^PriorityClass/"+name+unfinished, "It was interrupted after ")
 	same(t, "instances in the state", len(b.Instances()), 1)
 	b.kubectl("patch", "priorityclass", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	b.MustDestroy()

@@ -194,6 +194,25 @@ resource "terraform_data" "clusters" { input = { shared = { kubeconfig = file("k
 	})
 }
 
+// Where not even the keys are known, a resource without `cluster` learns at the apply which one it is on.
+func TestUnknownDefaultCluster(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tofutest.Options{})
+	name := unique("late")
+	b.Write("kubeconfig.yaml", b.proxy.AdminKubeconfig().Content())
+	b.Write("main.tf", providerWith(b.owner, "terraform_data.clusters.output")+
+		`resource "terraform_data" "clusters" { input = { shared = { kubeconfig = file("kubeconfig.yaml") } } }`+"\n"+class("this", name))
+	plan := b.MustPlan()
+	plan.Warning(t, `^The checks of berth_priority_class "`+name+`" are put off to the apply$`, "it is not known yet which cluster it is on")
+	unknown := plan.Change(t, this).AfterUnknown
+	same(t, "unknown at plan", row(unknown["cluster"], unknown["id"], unknown["cluster_uid"]), row(true, true, true))
+	b.MustApply()
+	state := b.Resource(this)
+	same(t, "known after it", row(state["cluster"], state["id"], state["cluster_uid"]), row("shared", "shared/"+name, b.cluster.UID()))
+	b.PlanIsEmpty()
+	b.kubectl("delete", "priorityclass", name)
+}
+
 // A connection that becomes unknown keeps the state as it is: nothing is replaced, and nothing dials a default.
 func TestConnectionBecomesUnknown(t *testing.T) {
 	t.Parallel()
@@ -206,9 +225,8 @@ func TestConnectionBecomesUnknown(t *testing.T) {
 		`resource "terraform_data" "cluster" { input = file("kubeconfig.yaml") }`+"\n"+class("this", name, `cluster = "shared"`, `description = "new"`))
 	b.proxy.Reset()
 	plan := b.MustPlan()
-	if change := plan.Change(t, this); !change.Is("update") || change.After["uid"] != b.Resource(this)["uid"] {
-		t.Errorf("plan:\n%s", plan.Describe())
-	}
+	change, state := plan.Change(t, this), b.Resource(this)
+	same(t, "plan", row(change.Actions, change.After["id"], change.After["cluster_uid"]), row([]string{"update"}, state["id"], state["cluster_uid"]))
 	same(t, "requests of the plan", len(b.proxy.Requests()), 0)
 	b.MustApply()
 	same(t, "description", b.mustClass(name).Description, "new")

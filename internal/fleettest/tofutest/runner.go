@@ -42,8 +42,8 @@ func EachRunner(t *testing.T, test func(t *testing.T, runner string)) {
 	}
 }
 
-// executable gives the path of a runner. BERTH_TOFU stands for tofu where it is set; otherwise tofu is built.
-func executable(ctx context.Context, runner string) (string, error) {
+// Executable gives the path of a runner. BERTH_TOFU stands for tofu where it is set; otherwise tofu is built.
+func Executable(ctx context.Context, runner string) (string, error) {
 	switch runner {
 	case Tofu:
 		if path := os.Getenv("BERTH_TOFU"); path != "" {

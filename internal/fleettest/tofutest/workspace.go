@@ -51,7 +51,7 @@ func New(t testing.TB, options Options) *Workspace {
 	if options.Runner == "" {
 		options.Runner = Tofu
 	}
-	runner, err := executable(t.Context(), options.Runner)
+	runner, err := Executable(t.Context(), options.Runner)
 	if err != nil {
 		t.Fatal(err)
 	}

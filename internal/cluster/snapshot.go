@@ -389,6 +389,13 @@ func (c *Cluster) Plan(kind Kind, namespace, name string) {
 	c.planned.objects[plannedKey{kind, namespace, name}] = true
 }
 
+// done takes an object off the plan, because it is there now: from here on the checks look at the cluster.
+func (c *Cluster) done(kind Kind, namespace, name string) {
+	c.planned.mutex.Lock()
+	defer c.planned.mutex.Unlock()
+	delete(c.planned.objects, plannedKey{kind, namespace, name})
+}
+
 // PlanRemoval registers that the plan being made will delete an object before it creates another by its name.
 func (c *Cluster) PlanRemoval(kind Kind, namespace, name string) {
 	c.planned.mutex.Lock()

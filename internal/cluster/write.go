@@ -35,6 +35,7 @@ func (c *Cluster) Create(ctx context.Context, kind Kind, object *unstructured.Un
 	}
 	record(ctx, "created", kind, created.GetNamespace(), created.GetName())
 	c.remember(kind, created)
+	c.done(kind, created.GetNamespace(), created.GetName())
 	return created, nil
 }
 
@@ -97,6 +98,7 @@ func (c *Cluster) patch(ctx context.Context, kind Kind, namespace, name string, 
 	if len(options.DryRun) == 0 {
 		record(ctx, "changed", kind, namespace, name)
 		c.remember(kind, outcome)
+		c.done(kind, namespace, name)
 	}
 	return outcome, nil
 }

@@ -49,6 +49,9 @@ func (s Spec) Converge(ctx context.Context, c *cluster.Cluster, terms kube.Terms
 	if err := s.checkOccupant(c, live); err != nil {
 		return outcome, err
 	}
+	if err := s.takeShares(ctx, c, terms.Owner, before, live); err != nil {
+		return outcome, err
+	}
 	if outcome.Namespace, err = kube.Converge(ctx, c, s.namespace(), before.hold(terms, s.namespace())); err != nil {
 		return outcome, err
 	}
@@ -77,7 +80,53 @@ func (s Spec) Converge(ctx context.Context, c *cluster.Cluster, terms kube.Terms
 			return outcome, err
 		}
 	}
+	if live == nil {
+		outcome.Warnings = append(outcome.Warnings, s.lateSecrets(ctx, c)...)
+	}
 	return outcome, s.journal(ctx, c, &outcome, "")
+}
+
+// takeShares moves the parts in what instances share from the owner that the namespace names to the one that the
+// configuration has now, before the namespace is marked anew and the old name is lost.
+func (s Spec) takeShares(ctx context.Context, c *cluster.Cluster, owner kube.Owner, before *Spec, namespace *unstructured.Unstructured) error {
+	if before == nil || namespace == nil {
+		return nil
+	}
+	previous, ok := kube.ParseOwner(namespace)
+	if !ok || previous == owner || previous.Resource != owner.Resource {
+		return nil
+	}
+	for _, object := range append(before.operator(), before.defaultClasses()...) {
+		live, err := c.Fetch(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
+		if err != nil || !kube.IsUser(live, previous) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		bare := kube.Object{Kind: object.Kind, Desired: object.Kind.New(live.GetNamespace(), live.GetName())}
+		if _, err := kube.Share(ctx, c, bare, owner, s.Name, nameYourOwn); err != nil {
+			return err
+		}
+		stays := func(context.Context) (string, error) { return "it has a user", nil }
+		if _, err := kube.Unshare(ctx, c, object.Kind, live.GetNamespace(), live.GetName(), previous, stays); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lateSecrets are the Secrets that could not be looked for before the namespace was there, and are not in it yet: they
+// are made afterwards, because they need the namespace (J59, J74).
+func (s Spec) lateSecrets(ctx context.Context, c *cluster.Cluster) []preflight.Check {
+	var missing []preflight.Check
+	for _, ref := range s.secretRefs() {
+		if check := preflight.CheckSecret(ctx, c, ref); check.Status != preflight.Pass {
+			check.Status = preflight.Warn
+			missing = append(missing, check)
+		}
+	}
+	return missing
 }
 
 // hold returns the terms for one object: what the state holds is ours by proof, but a component that a configuration

@@ -111,17 +111,27 @@ func withCommon(ctx context.Context, what, idFormat string, own map[string]schem
 				"message": schema.StringAttribute{Computed: true, MarkdownDescription: "The reason, in a sentence."},
 			}},
 		},
-		"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
-			Create: true, Update: true, Delete: true,
-			CreateDescription: "How long a create may take, such as `10m`. Default " + defaultTimeout.String() + ".",
-			UpdateDescription: "How long an update may take. Default " + defaultTimeout.String() + ".",
-			DeleteDescription: "How long a destroy may take. Default " + defaultTimeout.String() + ".",
-		}),
+		"timeouts": timeoutsAttribute(ctx),
 	}
 	for name, attribute := range own {
 		shared[name] = attribute
 	}
 	return shared
+}
+
+func timeoutsAttribute(ctx context.Context) schema.Attribute {
+	limit := func(what string) string {
+		return "How long " + what + " may take, such as `30m`. Default `10m`."
+	}
+	attribute := timeouts.Attributes(ctx, timeouts.Opts{
+		Create: true, Update: true, Delete: true,
+		CreateDescription: limit("a create"), UpdateDescription: limit("an update"), DeleteDescription: limit("a destroy"),
+	})
+	if nested, ok := attribute.(schema.SingleNestedAttribute); ok {
+		nested.MarkdownDescription = "Time limits. One that ends says what it waited for, and the next apply goes on from there. Changing them touches only the state."
+		return nested
+	}
+	return attribute
 }
 
 // defaultTimeout is what a create, update or delete may take unless `timeouts` says otherwise: three times the 180 s

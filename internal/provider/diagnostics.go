@@ -1,10 +1,12 @@
 package provider
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -36,6 +38,25 @@ func addError(diagnostics *diag.Diagnostics, doing string, err error, written []
 		return
 	}
 	diagnostics.AddError(summary, detail)
+}
+
+// ended explains the error of a call whose time was up or that was interrupted, where nothing below has: the client says
+// no more than that a context ended (promise 8 of the design).
+func ended(ctx context.Context, doing string, limit time.Duration, err error) error {
+	var problem *cluster.Problem
+	var connection *cluster.ConnectionError
+	if err == nil || ctx.Err() == nil || errors.As(err, &problem) || errors.As(err, &connection) {
+		return err
+	}
+	why := fmt.Sprintf("The time limit of %s was reached", limit)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		why = "It was interrupted"
+	}
+	return &cluster.Problem{
+		Summary: doing, Err: err,
+		Detail: fmt.Sprintf("%s before the cluster had answered (%s). What was asked for last may or may not have been done; the next apply looks, and goes on from there.",
+			why, strings.TrimSuffix(err.Error(), ".")),
+	}
 }
 
 const nothingApplied = "Nothing was applied."

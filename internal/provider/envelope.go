@@ -129,7 +129,7 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 	base.ID = types.StringValue(importID(base.Cluster, name))
 	base.ClusterUID, base.Drift = types.StringValue(uid), noDrift
 	call := &call[M]{cluster: c, owner: e.owner(c, name), plan: &plan, changing: true, diagnostics: &resp.Diagnostics}
-	if err := e.create(ctx, call); err != nil {
+	if err := ended(ctx, doing, limit, e.create(ctx, call)); err != nil {
 		// No state: a create that fails and returns state is tainted and replaced, which would be destruction.
 		written := record.Lines()
 		addError(&resp.Diagnostics, doing, err, written)
@@ -207,6 +207,8 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
+	// Again, because an import learns the UID and the namespace from the cluster.
+	namespace, name = e.object(&state)
 	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
 }
 
@@ -253,7 +255,7 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 		cluster: c, owner: e.owner(c, name), plan: &plan, state: &state, config: &config,
 		changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics,
 	}
-	if err := e.update(ctx, call); err != nil {
+	if err := ended(ctx, doing, limit, e.update(ctx, call)); err != nil {
 		addError(&resp.Diagnostics, doing, err, record.Lines())
 		return
 	}
@@ -294,7 +296,7 @@ func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
 	resp.Diagnostics.Append(diagnostics...)
 	call := &call[M]{cluster: c, owner: e.owner(c, name), state: &state, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
-	if err := e.remove(ctx, call); err != nil {
+	if err := ended(ctx, doing, limit, e.remove(ctx, call)); err != nil {
 		addError(&resp.Diagnostics, doing, err, record.Lines())
 	}
 }

@@ -38,9 +38,9 @@ func TestInstanceDestroy(t *testing.T) {
 	b.kubectl("-n", name, "delete", "configmap/theirs", "pvc/data", "--wait=false")
 	b.kubectl("-n", name, "wait", "--for=delete", "pvc/data", "--timeout=60s")
 	b.use(instance("this", name, classes))
-	b.MustPlan("-destroy", "-out=destroy.plan")
+	b.MustPlan("-destroy")
 	b.kubectl("-n", name, "create", "secret", "generic", "late")
-	b.Apply("destroy.plan").Error(t, refused[0], `1 object\(s\) that berth did not create: Secret/late\.`)
+	b.Apply("tofutest.plan").Error(t, refused[0], `1 object\(s\) that berth did not create: Secret/late\.`)
 	same(t, "the settings", b.settings(name)["name"], name)
 
 	// The knobs are a matter of the state: no request is made.

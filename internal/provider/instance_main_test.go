@@ -35,9 +35,9 @@ const (
 )
 
 // whole is a cluster on which pods run, as kwok simulates them: node "amd", and node "pool" that is labelled and
-// tainted pool=agents. Pods of images from broken.example.com wait with ErrImagePull.
+// tainted pool=agents. What becomes of a pod is up to podStages.
 var whole = lazyCluster{spec: fleettest.ClusterSpec{
-	Name: "whole", Stages: brokenImages,
+	Name: "whole", Stages: podStages,
 	Nodes: []fleettest.NodeSpec{
 		{Name: "amd"},
 		{
@@ -49,18 +49,18 @@ var whole = lazyCluster{spec: fleettest.ClusterSpec{
 
 func wholeCluster(t testing.TB) *fleettest.Cluster { t.Helper(); return whole.get(t) }
 
-// brokenImages is a kwok Stage: a pod with the annotation or image that tests mark as broken never gets its image.
-const brokenImages = `
+// podStages are kwok Stages by which the image of a pod decides what becomes of it: one that cannot be pulled, one whose
+// program ends well, and one whose program fails. The first goes on matching, or kwok's own stage would make it ready.
+const podStages = `
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
-metadata: { name: broken-image }
+metadata: { name: image-broken }
 spec:
   resourceRef: { apiGroup: v1, kind: Pod }
   selector:
     matchExpressions:
     - { key: '.metadata.deletionTimestamp', operator: DoesNotExist }
-    - { key: '.status.containerStatuses', operator: DoesNotExist }
-    - { key: '.spec.containers[] | select(.image == "broken.example.com/app:1") | .image', operator: Exists }
+    - { key: '.spec.containers[].image', operator: In, values: ["broken.example.com/app:1"] }
   weight: 100
   next:
     statusTemplate: |
@@ -72,10 +72,46 @@ spec:
         imageID: ""
         ready: false
         restartCount: 0
-        state:
-          waiting:
-            reason: ErrImagePull
-            message: 'failed to pull: 401 Unauthorized'
+        state: { waiting: { reason: ErrImagePull, message: "failed to pull: 401 Unauthorized" } }
+      {{ end }}
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: { name: program-ends }
+spec:
+  resourceRef: { apiGroup: v1, kind: Pod }
+  selector:
+    matchExpressions:
+    - { key: '.metadata.deletionTimestamp', operator: DoesNotExist }
+    - { key: '.status.phase', operator: NotIn, values: ["Succeeded", "Failed"] }
+    - { key: '.spec.containers[].image', operator: In, values: ["curl.example.com/well:1"] }
+  weight: 100
+  next:
+    statusTemplate: |
+      phase: Succeeded
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: { name: program-fails }
+spec:
+  resourceRef: { apiGroup: v1, kind: Pod }
+  selector:
+    matchExpressions:
+    - { key: '.metadata.deletionTimestamp', operator: DoesNotExist }
+    - { key: '.status.phase', operator: NotIn, values: ["Succeeded", "Failed"] }
+    - { key: '.spec.containers[].image', operator: In, values: ["curl.example.com/fails:1"] }
+  weight: 100
+  next:
+    statusTemplate: |
+      phase: Failed
+      containerStatuses:
+      {{ range .spec.containers }}
+      - name: {{ .name | Quote }}
+        image: {{ .image | Quote }}
+        imageID: ""
+        ready: false
+        restartCount: 0
+        state: { terminated: { exitCode: 7, reason: Error } }
       {{ end }}
 `
 

@@ -78,7 +78,7 @@ func TestInstancePermissions(t *testing.T) {
 
 	// What is in the namespace cannot be seen, so it is not deleted.
 	b.Destroy().Error(t, `^Planning berth_instance "`+name+`" on cluster "shared" failed$`,
-		"^listing [a-z]+ in namespace "+name+`: On cluster "shared", user "system:serviceaccount:.*:berth" may not list [a-z]+ in namespace "`+name+`"\. Grant it by a Role and a RoleBinding in namespace "`+name+`" with the rule`)
+		"^listing [a-z]+ in namespace "+name+`: On cluster "shared", user "system:serviceaccount:.*:berth" may not list [a-z0-9.]+ in namespace "`+name+`"\. Grant it by a Role and a RoleBinding in namespace "`+name+`" with the rule`)
 	b.mustNamespace(name)
 	b.use(instance("this", name, classes, `platforms = ["linux/amd64"]`, "force_destroy = true"))
 	b.MustApply()

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -171,6 +172,10 @@ func convergeInstance(ctx context.Context, call *call[instanceModel], platforms 
 	}
 	terms := plan.terms(ctx, call.owner)
 	findings, err := spec.Check(ctx, call.cluster, terms, before)
+	if findings.Outlook.Verdict == kube.Create {
+		// They are looked for when the namespace is there.
+		findings.Warnings = slices.DeleteFunc(findings.Warnings, func(check preflight.Check) bool { return strings.HasPrefix(check.Name, "secrets/") })
+	}
 	warnChecks(call.diagnostics, call.cluster, spec.Name, findings.Warnings)
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package provider_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -226,7 +228,7 @@ func TestSilenceInTheMiddle(t *testing.T) {
 				return b.proxy.Fail(func(r fleettest.Request) bool { return r.Verb == verb && r.IsWrite() }, silence)
 			}
 			restore := silent("create")
-			b.Apply().Error(t, `priority_class "`+name+`" on cluster "shared" failed|does not answer`, "(?i)time|deadline")
+			b.Apply().Error(t, `^Cluster "shared": its API server does not answer in time$`, `^No answer came from https://127\.0\.0\.1:\d+ in time .*Check that the control plane is up`)
 			restore()
 			b.NoTaint()
 			same(t, "the class is there", b.class(name) != nil, forwarded)
@@ -235,7 +237,7 @@ func TestSilenceInTheMiddle(t *testing.T) {
 
 			b.use(class("this", name, `description = "new"`, `timeouts = { create = "3s", update = "3s", delete = "3s" }`))
 			restore = silent("patch")
-			b.Apply().Error(t, `priority_class "`+name+`" on cluster "shared" failed|does not answer`, "(?i)time|deadline")
+			b.Apply().Error(t, `^Cluster "shared": its API server does not answer in time$`, `^No answer came from https://127\.0\.0\.1:\d+ in time .*Check that the control plane is up`)
 			restore()
 			b.NoTaint()
 			b.MustApply()
@@ -243,10 +245,40 @@ func TestSilenceInTheMiddle(t *testing.T) {
 			b.PlanIsEmpty()
 
 			restore = silent("delete")
-			b.Destroy().Error(t, `priority_class "`+name+`" on cluster "shared" failed|does not answer`, "(?i)time|deadline")
+			b.Destroy().Error(t, `^Cluster "shared": its API server does not answer in time$`, `^No answer came from https://127\.0\.0\.1:\d+ in time .*Check that the control plane is up`)
 			restore()
 			same(t, "instances in the state", len(b.Instances()), 1)
 			b.MustDestroy()
 		})
 	}
+}
+
+// An apply that is interrupted while the cluster is silent says so, keeps no half of a resource, and is gone on from
+// (promise 5).
+func TestInterruptedWrite(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tofutest.Options{})
+	name := unique("interrupted")
+	b.use(class("this", name))
+	silence := fleettest.Silence
+	silence.AfterForwarding = true
+	restore := b.proxy.Fail(func(r fleettest.Request) bool { return r.Verb == "create" }, silence)
+	run := b.ApplyAsync()
+	fleettest.Eventually(t, func(context.Context) error {
+		if b.class(name) == nil {
+			return errors.New("the class has not been created")
+		}
+		return nil
+	})
+	if err := run.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	run.Wait().Error(t, `^Creating berth_priority_class "`+name+`" on cluster "shared" failed$`,
+		`^It was interrupted before the cluster had answered \(.*\)\. What was asked for last may or may not have been done; the next apply looks, and goes on from there\.$`)
+	restore()
+	same(t, "instances in the state", len(b.Instances()), 0)
+	b.MustPlan().Warning(t, "^PriorityClass/"+name+" exists and carries this configuration's mark$", "an earlier apply was interrupted")
+	b.MustApply()
+	b.PlanIsEmpty()
+	b.MustDestroy()
 }

@@ -1,3 +1,11 @@
+terraform {
+  required_providers {
+    berth = {
+      source = "berthdev/berth"
+    }
+  }
+}
+
 provider "berth" {
   # On every ownership mark: one for each state.
   owner = "platform-prod"
@@ -17,7 +25,7 @@ provider "berth" {
     # An address with a credential plugin, whose environment no other entry sees.
     us-1 = {
       host                   = "https://us-1.example.com:6443"
-      cluster_ca_certificate = file("us-1-ca.pem")
+      cluster_ca_certificate = var.us_1_ca_certificate
       exec = {
         api_version = "client.authentication.k8s.io/v1"
         command     = "aws"
@@ -31,4 +39,8 @@ provider "berth" {
 variable "eu_1_kubeconfig" {
   type      = string
   ephemeral = true
+}
+
+variable "us_1_ca_certificate" {
+  type = string
 }

@@ -109,8 +109,7 @@ func (c classification) fail(cause Cause, summary, format string, args ...any) *
 
 // reason is the innermost text of the error, without the URL of the request around it.
 func (c classification) reason() string {
-	var request *url.Error
-	if errors.As(c.err, &request) {
+	if request, ok := errors.AsType[*url.Error](c.err); ok {
 		return request.Err.Error()
 	}
 	return c.err.Error()
@@ -121,8 +120,7 @@ func (c classification) entry() string { return fmt.Sprintf("clusters[%q]", c.cl
 
 // aboutAnswer is about answers that are none of Kubernetes, and about 401 and 502 to 504.
 func (c classification) aboutAnswer() *ConnectionError {
-	var foreign *ForeignAnswerError
-	if errors.As(c.err, &foreign) {
+	if foreign, ok := errors.AsType[*ForeignAnswerError](c.err); ok {
 		return c.foreign(foreign)
 	}
 	var status apierrors.APIStatus

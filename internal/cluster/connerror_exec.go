@@ -51,8 +51,8 @@ func (c classification) aboutPlugin() *ConnectionError {
 		failure.Detail += redact(said, secretsOf(c.config)...)
 		return failure
 	}
-	if strings.HasPrefix(text, "exec: ") {
-		return c.fail(CauseExecFailed, "its exec plugin failed", "%s could not be run: %s. Check that it is a program for this machine.", where, c.brief(strings.TrimPrefix(text, "exec: ")))
+	if reason, ok := strings.CutPrefix(text, "exec: "); ok {
+		return c.fail(CauseExecFailed, "its exec plugin failed", "%s could not be run: %s. Check that it is a program for this machine.", where, c.brief(reason))
 	}
 	c.err = errPluginOutput
 	why := "printed something that is not an ExecCredential"

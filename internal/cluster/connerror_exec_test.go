@@ -84,8 +84,10 @@ func TestExecFailures(t *testing.T) {
 			echo "Session of profile $PROFILE has expired; secret $SECRET, key $2, leaked $SECRET" >&2
 			exit 7`, CauseExecFailed, []string{"its exec plugin failed", "exit code 7", "Session of profile $PROFILE has expired", "line one / ", "Run it by hand"}},
 		"fails silently": {"exit 3", CauseExecFailed, []string{"exit code 3", "wrote nothing to stderr"}},
-		"fails at length": {"i=0; while [ $i -lt 40 ]; do echo \"line $i\" >&2; i=$((i+1)); done; exit 1", CauseExecFailed,
-			[]string{"It wrote: line 35 / line 36 / line 37 / line 38 / line 39"}},
+		"fails at length": {
+			"i=0; while [ $i -lt 40 ]; do echo \"line $i\" >&2; i=$((i+1)); done; exit 1", CauseExecFailed,
+			[]string{"It wrote: line 35 / line 36 / line 37 / line 38 / line 39"},
+		},
 		"prints no JSON":         {status(canary), CauseExecOutput, []string{"not an ExecCredential", "Its output is not shown"}},
 		"prints another object":  {status(`{"token":"` + canary + `"}`), CauseExecOutput, []string{"not an ExecCredential"}},
 		"prints nothing":         {"true", CauseExecOutput, []string{"gave no credential"}},

@@ -154,7 +154,7 @@ func TestRefusalsAreNotConnectionErrors(t *testing.T) {
 		})
 	}
 	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, errors.New("x"), &Problem{Summary: "x"}, fmt.Errorf("a: %w", &ConnectionError{Summary: "x"})} {
-		if got := Classify("eu-1", nil, err); got != err {
+		if got := Classify("eu-1", nil, err); got != err { //nolint:errorlint // the very same error is what is asked for
 			t.Errorf("%v became %v", err, got)
 		}
 	}

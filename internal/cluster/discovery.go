@@ -40,8 +40,7 @@ func (c *Cluster) NamespacedKinds(_ context.Context) (kinds []Kind, silent []str
 		return nil, nil, err
 	}
 	lists, err := discovery.ServerPreferredNamespacedResources(c.discovery)
-	var failed *discovery.ErrGroupDiscoveryFailed
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); ok {
 		for group := range failed.Groups {
 			silent = append(silent, group.String())
 		}

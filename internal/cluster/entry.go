@@ -96,9 +96,14 @@ func (e Entry) hostOnly() []string {
 		name string
 		set  bool
 	}{
-		{"cluster_ca_certificate", e.ClusterCACertificate != ""}, {"insecure", e.Insecure}, {"tls_server_name", e.TLSServerName != ""},
-		{"proxy_url", e.ProxyURL != ""}, {"token", e.Token != ""}, {"client_certificate", e.ClientCertificate != ""},
-		{"client_key", e.ClientKey != ""}, {"exec", e.Exec != nil},
+		{"cluster_ca_certificate", e.ClusterCACertificate != ""},
+		{"insecure", e.Insecure},
+		{"tls_server_name", e.TLSServerName != ""},
+		{"proxy_url", e.ProxyURL != ""},
+		{"token", e.Token != ""},
+		{"client_certificate", e.ClientCertificate != ""},
+		{"client_key", e.ClientKey != ""},
+		{"exec", e.Exec != nil},
 	} {
 		if attribute.set {
 			names = append(names, attribute.name)

@@ -37,10 +37,16 @@ func TestValidateEntry(t *testing.T) {
 	}{
 		"nothing": {Entry{UID: "x"}, "", []string{"no connection", "KUBECONFIG", "Set exactly one"}},
 		"blank":   {Entry{Kubeconfig: " \n", KubeconfigPath: "", Host: ""}, "", []string{"no connection", "empty string"}},
-		"two connections": {Entry{Kubeconfig: canary, KubeconfigPath: "/x", Context: "x"}, "kubeconfig_path",
-			[]string{"more than one connection", "kubeconfig and kubeconfig_path", "Keep exactly one"}},
-		"X1 path without context": {Entry{KubeconfigPath: "~/.kube/config"}, "context",
-			[]string{"kubeconfig_path needs a context", "current-context", `"~/.kube/config"`, "Set context"}},
+		"two connections": {
+			Entry{Kubeconfig: canary, KubeconfigPath: "/x", Context: "x"},
+			"kubeconfig_path",
+			[]string{"more than one connection", "kubeconfig and kubeconfig_path", "Keep exactly one"},
+		},
+		"X1 path without context": {
+			Entry{KubeconfigPath: "~/.kube/config"},
+			"context",
+			[]string{"kubeconfig_path needs a context", "current-context", `"~/.kube/config"`, "Set context"},
+		},
 		"token with kubeconfig": {Entry{Kubeconfig: "x: y", Token: canary}, "token", []string{"token does not go with kubeconfig", "host instead"}},
 		"exec with path":        {Entry{KubeconfigPath: "/x", Context: "x", Exec: &Exec{}}, "exec", []string{"exec does not go with kubeconfig_path"}},
 		"context with host":     {base(func(e *Entry) { e.Context = "x" }), "context", []string{"context does not go with host", "Remove context"}},
@@ -51,11 +57,15 @@ func TestValidateEntry(t *testing.T) {
 		"port":                  {base(func(e *Entry) { e.Host = "api.example.com:70000" }), "host", []string{"port outside 1 to 65535"}},
 		"user in host":          {base(func(e *Entry) { e.Host = "https://me:" + canary + "@api.example.com" }), "host", []string{"***@api.example.com", "has a user name"}},
 		"query in host":         {base(func(e *Entry) { e.Host = "https://api.example.com/?token=" + canary }), "host", []string{"query or a fragment"}},
-		"insecure with CA": {base(func(e *Entry) { e.Insecure, e.ClusterCACertificate = true, string(ca.pem) }), "insecure",
-			[]string{"exclude each other", "Remove insecure"}},
+		"insecure with CA": {
+			base(func(e *Entry) { e.Insecure, e.ClusterCACertificate = true, string(ca.pem) }), "insecure",
+			[]string{"exclude each other", "Remove insecure"},
+		},
 		"CA is text": {base(func(e *Entry) { e.ClusterCACertificate = canary + "!" }), "cluster_ca_certificate", []string{"neither PEM nor base64", "-----BEGIN CERTIFICATE-----"}},
-		"CA is base64 of text": {base(func(e *Entry) { e.ClusterCACertificate = base64.StdEncoding.EncodeToString([]byte(canary)) }), "cluster_ca_certificate",
-			[]string{"is not PEM"}},
+		"CA is base64 of text": {
+			base(func(e *Entry) { e.ClusterCACertificate = base64.StdEncoding.EncodeToString([]byte(canary)) }), "cluster_ca_certificate",
+			[]string{"is not PEM"},
+		},
 		"CA is base64 twice": {base(func(e *Entry) {
 			e.ClusterCACertificate = base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString(ca.pem)))
 		}), "cluster_ca_certificate", []string{"in base64 twice"}},

@@ -96,8 +96,7 @@ func fileTrouble(path string, err error) (reason, remedy string) {
 	case errors.Is(err, fs.ErrPermission):
 		return "cannot be read: permission denied", "Let the user that runs the apply read it"
 	}
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err
 	}
 	return "cannot be read: " + err.Error(), "Correct the path"

@@ -114,8 +114,10 @@ func TestKubeconfigContentErrors(t *testing.T) {
 		"key of another":    {kubeconfigWith(goodServer, pair(certificate, otherKey)), "", []string{"does not belong to the key", "different pairs"}},
 		"cert expired":      {kubeconfigWith(goodServer, pair(past, pastKey)), "", []string{"client certificate has expired", "expired at 2", "renewed"}},
 		"cert not yet":      {kubeconfigWith(goodServer, pair(future, futureKey)), "", []string{"not valid yet", "valid from 2", "clock"}},
-		"exec missing": {kubeconfigWith(goodServer, plugin("command: no-such-plugin-of-berth, installHint: 'brew install it', env: [{name: K, value: "+canary+"}]")), "",
-			[]string{"not on the PATH", `"no-such-plugin-of-berth"`, "brew install it"}},
+		"exec missing": {
+			kubeconfigWith(goodServer, plugin("command: no-such-plugin-of-berth, installHint: 'brew install it', env: [{name: K, value: "+canary+"}]")), "",
+			[]string{"not on the PATH", `"no-such-plugin-of-berth"`, "brew install it"},
+		},
 		"exec missing path": {kubeconfigWith(goodServer, plugin("command: /no/such/plugin")), "", []string{"cannot be run", `"/no/such/plugin"`, "correct the path"}},
 		"exec relative":     {kubeconfigWith(goodServer, plugin("command: ./plugin")), "", []string{"relative path", `"./plugin"`}},
 		"exec alpha":        {kubeconfigWith(goodServer, "exec: {command: sh, apiVersion: client.authentication.k8s.io/v1alpha1}"), "", []string{"unknown apiVersion", "removed in Kubernetes 1.24", execAPIVersions[0]}},

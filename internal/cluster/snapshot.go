@@ -49,7 +49,15 @@ type listing struct {
 	ready   chan struct{}
 	mutex   sync.Mutex
 	objects map[types.NamespacedName]*unstructured.Unstructured
+	// written are the objects that were written or deleted since the list began: what a page says of them is older.
+	written map[types.NamespacedName]bool
 	err     error
+}
+
+func newListing() *listing {
+	return &listing{
+		ready: make(chan struct{}), objects: map[types.NamespacedName]*unstructured.Unstructured{}, written: map[types.NamespacedName]bool{},
+	}
 }
 
 // snapshot is what is known of a cluster's objects: each kind is listed once for all the resources of a process, and
@@ -172,7 +180,7 @@ func (c *Cluster) Fetch(ctx context.Context, kind Kind, namespace, name string) 
 // MetadataIn lists the metadata of one kind in one namespace, past the snapshot: what is left in a namespace that is
 // about to be deleted must be seen as it is now.
 func (c *Cluster) MetadataIn(ctx context.Context, kind Kind, namespace string) ([]*unstructured.Unstructured, error) {
-	fresh := &listing{objects: map[types.NamespacedName]*unstructured.Unstructured{}}
+	fresh := newListing()
 	if err := c.fill(ctx, scope{kind: kind, namespace: namespace, metadata: true}, fresh); err != nil {
 		return nil, err
 	}
@@ -210,7 +218,7 @@ func (c *Cluster) listed(ctx context.Context, at scope) (*listing, error) {
 		c.snapshot.mutex.Lock()
 		one, found := c.snapshot.listings[at]
 		if !found {
-			one = &listing{ready: make(chan struct{}), objects: map[types.NamespacedName]*unstructured.Unstructured{}}
+			one = newListing()
 			c.snapshot.listings[at] = one
 		}
 		c.snapshot.mutex.Unlock()
@@ -282,7 +290,7 @@ func (c *Cluster) page(ctx context.Context, at scope, options metav1.ListOptions
 			if err != nil {
 				return "", err
 			}
-			into.put(object)
+			into.add(object)
 		}
 		return page.Continue, nil
 	}
@@ -291,7 +299,7 @@ func (c *Cluster) page(ctx context.Context, at scope, options metav1.ListOptions
 		return "", err
 	}
 	for i := range page.Items {
-		into.put(&page.Items[i])
+		into.add(&page.Items[i])
 	}
 	return page.GetContinue(), nil
 }
@@ -338,22 +346,40 @@ func (l *listing) get(namespace, name string) *unstructured.Unstructured {
 	return l.objects[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
+// add takes an object from a page of the list.
+func (l *listing) add(object *unstructured.Unstructured) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	if !l.written[key] {
+		l.objects[key] = object
+	}
+}
+
+// put takes an object as the server answered to a read by name or a write.
 func (l *listing) put(object *unstructured.Unstructured) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.objects[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = object
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	l.objects[key], l.written[key] = object, true
 }
 
 func (l *listing) remove(namespace, name string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	delete(l.objects, types.NamespacedName{Namespace: namespace, Name: name})
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	delete(l.objects, key)
+	l.written[key] = true
 }
 
 func (l *listing) clear() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	clear(l.objects)
+	for key := range l.objects {
+		if !l.written[key] {
+			delete(l.objects, key)
+		}
+	}
 }
 
 func (l *listing) sorted() []*unstructured.Unstructured {

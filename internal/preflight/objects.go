@@ -121,6 +121,9 @@ func CheckStorageClass(ctx context.Context, c Cluster, ref ObjectRef) Check {
 }
 
 func checkExists(ctx context.Context, c Cluster, name string, kind cluster.Kind, ref ObjectRef) Check {
+	if c.Planned(kind, "", ref.Name) {
+		return passed(name, "%s %q is created by this run", kind.Kind, ref.Name)
+	}
 	object, err := c.Find(ctx, kind, "", ref.Name)
 	switch {
 	case err != nil:
@@ -128,8 +131,6 @@ func checkExists(ctx context.Context, c Cluster, name string, kind cluster.Kind,
 		return unanswered(name, fmt.Sprintf("whether %s %q exists", kind.Kind, ref.Name), err, &get)
 	case object != nil:
 		return passed(name, "%s %q exists", kind.Kind, ref.Name)
-	case c.Planned(kind, "", ref.Name):
-		return passed(name, "%s %q is created by this run", kind.Kind, ref.Name)
 	}
 	return Check{
 		Name: name, Status: Fail,

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -263,10 +262,6 @@ func (b *bench) unwritten() {
 
 // quoted is a text for a pattern.
 func quoted(text string) string { return regexp.QuoteMeta(text) }
-
-// keysOf are the sorted keys of a map.
-func keysOf[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
-
 // Short names for what tests say often.
 type (
 	ctx       = context.Context

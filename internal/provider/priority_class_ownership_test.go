@@ -6,7 +6,6 @@ import (
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
 )
@@ -71,7 +70,7 @@ func TestPriorityClassAdoptionRefused(t *testing.T) {
 			class.Annotations = map[string]string{"objectset.rio.cattle.io/owner-name": "addons", "objectset.rio.cattle.io/owner-namespace": "kube-system"}
 		}},
 		{"applicationset/fleet", func(class *schedulingv1.PriorityClass) {
-			class.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "ApplicationSet", Name: "fleet", UID: "1", Controller: ptr.To(true)}}
+			class.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "ApplicationSet", Name: "fleet", UID: "1", Controller: new(true)}}
 		}},
 	}
 	resources := func(body func(keeper string) string) []string {

@@ -123,11 +123,11 @@ func (c *Cluster) Delete(ctx context.Context, kind Kind, namespace, name string,
 	return nil
 }
 
-// DeleteAsSeen deletes an object only if nothing of it changed since it was read; false when something did. A workload
-// goes with its pods: the object is there until they are gone.
-func (c *Cluster) DeleteAsSeen(ctx context.Context, kind Kind, seen *unstructured.Unstructured) (bool, error) {
+// DeleteAsSeen deletes an object only if nothing of it changed since it was read; the error satisfies
+// apierrors.IsConflict when something did. A workload goes with its pods: the object is there until they are gone.
+func (c *Cluster) DeleteAsSeen(ctx context.Context, kind Kind, seen *unstructured.Unstructured) error {
 	if err := c.connect(); err != nil {
-		return false, err
+		return err
 	}
 	uid, version := seen.GetUID(), seen.GetResourceVersion()
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
@@ -136,15 +136,12 @@ func (c *Cluster) DeleteAsSeen(ctx context.Context, kind Kind, seen *unstructure
 		options.PropagationPolicy = &foreground
 	}
 	err := c.resource(kind, seen.GetNamespace()).Delete(ctx, seen.GetName(), options)
-	switch {
-	case apierrors.IsConflict(err):
-		return false, nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return false, c.classify(err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return c.classify(err)
 	}
 	record(ctx, "deleted", kind, seen.GetNamespace(), seen.GetName())
 	c.forget(kind, seen.GetNamespace(), seen.GetName())
-	return true, nil
+	return nil
 }
 
 func (c *Cluster) resource(kind Kind, namespace string) dynamic.ResourceInterface {

@@ -37,11 +37,12 @@ func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, b
 	if version.Status == preflight.Warn {
 		findings.Warnings = append(findings.Warnings, version)
 	}
-	outlook, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
+	outlook, going, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
 	if err != nil {
 		return findings, err
 	}
 	findings.Outlook = outlook
+	findings.Warnings = append(findings.Warnings, going...)
 	if outlook.Verdict != kube.Create {
 		if err := s.checkOwn(ctx, c, terms, before); err != nil {
 			return findings, err
@@ -104,7 +105,7 @@ func (s Spec) CheckPlace(ctx context.Context, c *cluster.Cluster, terms kube.Ter
 	if version := preflight.CheckVersion(ctx, c, s.KubernetesFloor); version.Status == preflight.Fail {
 		return problem(c, version)
 	}
-	_, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
+	_, _, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
 	return err
 }
 
@@ -137,19 +138,26 @@ func attributeOf(check string) string {
 }
 
 // checkNamespace refuses a namespace that belongs to another instance, that is being deleted, or that is foreign and
-// not to be adopted (J46 to J48).
-func (s Spec) checkNamespace(ctx context.Context, c *cluster.Cluster, terms kube.Terms) (kube.Outlook, error) {
+// not to be adopted (J46 to J48). Of a namespace that the state holds it only warns that it is being deleted: the plan
+// may be the first half of a destroy that goes on where another one was interrupted, and an apply is refused anyway.
+func (s Spec) checkNamespace(ctx context.Context, c *cluster.Cluster, terms kube.Terms) (outlook kube.Outlook, warnings []preflight.Check, err error) {
 	if c.Leaving(cluster.Namespaces, "", s.Namespace) {
-		return kube.Outlook{Verdict: kube.Create}, nil
+		return kube.Outlook{Verdict: kube.Create}, nil, nil
 	}
 	live, err := c.Exists(ctx, cluster.Namespaces, "", s.Namespace)
 	if err != nil {
-		return kube.Outlook{}, err
+		return kube.Outlook{}, nil, err
 	}
-	if err := s.checkOccupant(c, live); err != nil {
-		return kube.Outlook{}, err
+	if terms.Held && live != nil && live.GetDeletionTimestamp() != nil {
+		warnings = []preflight.Check{{
+			Name: "namespace", Status: preflight.Warn,
+			Message: fmt.Sprintf("namespace %q on %s is being deleted, so an apply is refused until it is gone", s.Namespace, c.Context()),
+		}}
+	} else if err := s.checkOccupant(c, live); err != nil {
+		return kube.Outlook{}, nil, err
 	}
-	return kube.Check(ctx, c, s.namespace(), terms)
+	outlook, err = kube.Check(ctx, c, s.namespace(), terms)
+	return outlook, warnings, err
 }
 
 // checkOwn refuses objects by our names in the namespace that are not ours.

@@ -202,7 +202,11 @@ func (c *comparison) show(path string, value any) string {
 		text = string(encoded)
 	}
 	if runes := []rune(text); len(runes) > longest {
-		return string(runes[:longest]) + "…"
+		text = string(runes[:longest]) + "…"
+	}
+	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+		// In quotes, because a runner that takes the text for JSON shows just its first half.
+		return "`" + text + "`"
 	}
 	return text
 }

@@ -40,6 +40,7 @@ func driftOf(ctx context.Context, c *cluster.Cluster, owner Owner, object Object
 	wanted := object.Desired.DeepCopy()
 	if marked {
 		mark(wanted, owner, Created(live))
+		carry(wanted, live, false)
 	}
 	if differences = compareAs(wanted, wanted, object.complete(live)); len(differences) == 0 {
 		return nil, false, nil

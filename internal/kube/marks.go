@@ -21,6 +21,8 @@ const (
 	MarkOwner = "berth.dev/owner"
 	// AnnotationCreated stands on what berth created and did not find: only that is ever deleted.
 	AnnotationCreated = "berth.dev/created-by-berth"
+	// AnnotationManagedBefore keeps the value that LabelManagedBy had before an adoption, so that it can be put back.
+	AnnotationManagedBefore = "berth.dev/managed-by-before"
 	// AnnotationStep stands on an object while a resource of several steps is being worked on, and names the step.
 	AnnotationStep = "berth.dev/step"
 	// LabelShared stands on an object that several resources use; each has a label below UserPrefix.
@@ -65,6 +67,18 @@ func mark(object *unstructured.Unstructured, owner Owner, created bool) {
 	setAnnotation(object, MarkOwner, owner.String())
 	if created {
 		setAnnotation(object, AnnotationCreated, "true")
+	}
+}
+
+// carry takes over from the live object what its marks remember: who managed it before it was adopted. An adoption
+// itself begins to remember.
+func carry(object, live *unstructured.Unstructured, adopting bool) {
+	before := live.GetAnnotations()[AnnotationManagedBefore]
+	if label := live.GetLabels()[LabelManagedBy]; adopting && before == "" && label != ManagedBy {
+		before = label
+	}
+	if before != "" {
+		setAnnotation(object, AnnotationManagedBefore, before)
 	}
 }
 

@@ -141,6 +141,9 @@ func Judge(c *cluster.Cluster, object Object, terms Terms, live *unstructured.Un
 				"Set the configuration to what is there, or choose another name.", object.Describe(), c.Context(), join(fixed)),
 		}
 	}
+	if label := live.GetLabels()[LabelManagedBy]; label != "" && label != ManagedBy {
+		changes = append(changes, Difference{Path: "metadata.labels.[" + LabelManagedBy + "]", Found: label, Wanted: ManagedBy})
+	}
 	return Outlook{Verdict: Adopt, Changes: changes}, nil
 }
 
@@ -211,6 +214,7 @@ func ConvergeFrom(ctx context.Context, c *cluster.Cluster, object Object, terms 
 		return nil, explainWrite(c, object, err)
 	}
 	mark(wanted, terms.Owner, Created(live))
+	carry(wanted, live, outlook.Verdict == Adopt)
 	wanted.SetUID(live.GetUID())
 	applied, err := c.Apply(ctx, object.Kind, wanted, cluster.ApplyOptions{FieldManager: FieldManager, Force: true})
 	return applied, explainWrite(c, object, err)
@@ -251,14 +255,17 @@ const (
 	NotOurs
 )
 
-// Unmark takes our marks, every label and annotation below berth.dev/, off an object and leaves everything else as it
-// is.
+// Unmark takes our marks, every label and annotation below berth.dev/, off an object, says again who managed it before
+// it was adopted, and leaves everything else as it is.
 func Unmark(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, live *unstructured.Unstructured) error {
 	labels, annotations := map[string]any{}, map[string]any{}
 	for key, value := range live.GetLabels() {
 		if strings.HasPrefix(key, markPrefix) || (key == LabelManagedBy && value == ManagedBy) {
 			labels[key] = nil
 		}
+	}
+	if before := live.GetAnnotations()[AnnotationManagedBefore]; before != "" {
+		labels[LabelManagedBy] = before
 	}
 	for key := range live.GetAnnotations() {
 		if strings.HasPrefix(key, markPrefix) {

@@ -159,10 +159,20 @@ func SharedDrift(ctx context.Context, c *cluster.Cluster, object Object, user Ow
 	return drift, nil
 }
 
-// Unshare takes a user's label off a shared object and, when it was the last one, deletes the object, provided that
-// mayDelete agrees; it returns why the object stays, empty when it is gone. A user that comes at the same moment
-// keeps it: the deletion is for the object as it was seen without users.
+// Unshare takes a user's label off a shared object or, when it is the last one, deletes the object with it, provided that
+// mayDelete agrees; it returns why the object stays, empty when it is gone. Either is one write, for the object as it was
+// seen: a user that comes or goes at the same moment makes it look again, and an interruption leaves no object without a
+// user behind.
 func Unshare(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string, user Owner, mayDelete func(context.Context) (reason string, err error)) (stays string, err error) {
+	for attempt := 1; ; attempt++ {
+		stays, err = unshare(ctx, c, kind, namespace, name, user, mayDelete)
+		if !apierrors.IsConflict(err) || attempt == shareAttempts {
+			return stays, err
+		}
+	}
+}
+
+func unshare(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string, user Owner, mayDelete func(context.Context) (reason string, err error)) (stays string, err error) {
 	live, err := c.Fetch(ctx, kind, namespace, name)
 	if err != nil || live == nil {
 		return "", err
@@ -170,32 +180,34 @@ func Unshare(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespa
 	if !IsShared(live) {
 		return "it is not a shared object of berth's", nil
 	}
-	if _, used := live.GetLabels()[userLabel(user)]; used {
-		patch := map[string]any{"metadata": map[string]any{"uid": string(live.GetUID()), "labels": map[string]any{userLabel(user): nil}}}
-		body, err := (&unstructured.Unstructured{Object: patch}).MarshalJSON()
-		if err != nil {
+	rest := live.DeepCopy()
+	unstructured.RemoveNestedField(rest.Object, "metadata", "labels", userLabel(user))
+	switch users := Users(rest); {
+	case len(users) > 0:
+		stays = "it is still used by " + strings.Join(users, ", ")
+	case !Created(live):
+		stays = "berth did not create it"
+	default:
+		if stays, err = mayDelete(ctx); err != nil {
 			return "", err
 		}
-		if live, err = c.MergePatch(ctx, kind, namespace, name, body, userManager(user)); err != nil {
-			if apierrors.IsNotFound(err) {
-				return "", nil
-			}
-			return "", err
-		}
 	}
-	if users := Users(live); len(users) > 0 {
-		return "it is still used by " + strings.Join(users, ", "), nil
+	if stays == "" {
+		c.Progress(ctx, Describe(live), "delete", "")
+		return "", c.DeleteAsSeen(ctx, kind, live)
 	}
-	if !Created(live) {
-		return "berth did not create it", nil
+	if !IsUser(live, user) {
+		return stays, nil
 	}
-	if reason, err := mayDelete(ctx); err != nil || reason != "" {
-		return reason, err
+	patch := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"uid": string(live.GetUID()), "resourceVersion": live.GetResourceVersion(), "labels": map[string]any{userLabel(user): nil},
+	}}}
+	body, err := patch.MarshalJSON()
+	if err != nil {
+		return "", err
 	}
-	c.Progress(ctx, Describe(live), "delete", "")
-	deleted, err := c.DeleteAsSeen(ctx, kind, live)
-	if err == nil && !deleted {
-		return "somebody began to use it at the same moment", nil
+	if _, err = c.MergePatch(ctx, kind, namespace, name, body, userManager(user)); apierrors.IsNotFound(err) {
+		return "", nil
 	}
-	return "", err
+	return stays, err
 }

@@ -172,3 +172,24 @@ func Describe(differences []kube.Difference) string {
 	}
 	return strings.Join(texts, "; ")
 }
+
+// CheckDefault refuses, with a *cluster.Problem, a second class that is the default of pods without one: Kubernetes
+// admits only one.
+func CheckDefault(ctx context.Context, c *cluster.Cluster, class Class) error {
+	if !class.GlobalDefault {
+		return nil
+	}
+	classes, err := c.List(ctx, cluster.PriorityClasses)
+	if err != nil {
+		return err
+	}
+	for _, live := range classes {
+		if other := FromLive(live); other.GlobalDefault && other.Name != class.Name {
+			return &cluster.Problem{
+				Attribute: "global_default", Summary: fmt.Sprintf("PriorityClass/%s cannot be the default too", class.Name),
+				Detail: fmt.Sprintf("refusing: PriorityClass/%s on %s is the default already, and Kubernetes admits only one. Leave global_default out, or take it from the other class first.", other.Name, c.Context()),
+			}
+		}
+	}
+	return nil
+}

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -98,14 +99,14 @@ func readClusters(ctx context.Context, clusters types.Map) (cluster.Settings, di
 		if !ok {
 			continue
 		}
-		diagnostics.Append(object.As(ctx, &model, basetypes.ObjectAsOptions{})...)
-		if diagnostics.HasError() {
-			return settings, diagnostics
+		if problems := object.As(ctx, &model, basetypes.ObjectAsOptions{}); problems.HasError() {
+			diagnostics.Append(problems...)
+			continue
 		}
 		entry := model.entry()
 		at := path.Root("clusters").AtMapKey(name)
 		for _, problem := range entry.Validate() {
-			diagnostics.AddAttributeError(attributePath(at, problem.Attribute), problem.Summary, problem.Detail)
+			diagnostics.AddAttributeError(attributePath(at, problem.Attribute), fmt.Sprintf("clusters[%q]: %s", name, problem.Summary), problem.Detail)
 		}
 		settings.Entries[name] = entry
 	}

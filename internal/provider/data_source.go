@@ -32,7 +32,7 @@ func (l *located) where() *located { return l }
 
 // withLocated adds the common attributes to a data source's own.
 func withLocated(own map[string]schema.Attribute) map[string]schema.Attribute {
-	own["id"] = schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster's key, and what was looked at there after a slash."}
+	own["id"] = schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster's key; for a data source about one namespace, that after a slash."}
 	own["cluster"] = schema.StringAttribute{
 		Optional: true, Computed: true,
 		MarkdownDescription: "The key of the cluster in the provider's `clusters`. May be left out when there is exactly one.",

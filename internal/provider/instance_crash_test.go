@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
@@ -24,8 +23,7 @@ func TestInstanceKilledAtEveryWrite(t *testing.T) {
 			t.Parallel()
 			c := fleettest.NewCluster(t, fleettest.ClusterSpec{Name: "crash", ControlPlaneOnly: true, Controllers: true, Nodes: []fleettest.NodeSpec{{Name: "amd"}}})
 			b := newBenchOn(t, c, "team", tofutest.Options{})
-			b.foreign("theirs", 600, func(class *classSpec) { class.PreemptionPolicy = never })
-			foreign := everything(t, c, func(object metav1.Object) bool { return object.GetNamespace() == "" })
+			theirs := b.foreign("theirs", 600, func(class *classSpec) { class.PreemptionPolicy = never })
 			most := 0
 			for n := 1; ; n++ {
 				killed := 0
@@ -46,8 +44,10 @@ func TestInstanceKilledAtEveryWrite(t *testing.T) {
 				same(t, "the setting", b.settings("app")["sizes.json"], `{"hold":{"memory":"2Gi","cpu":"1"}}`)
 				run(instance("this", "app", `sizes = { hold = {} }`, `priority_classes = { sandbox = "theirs" }`), b.DestroyAsync)
 				b.MustDestroy()
-				if left := everything(t, c, func(object metav1.Object) bool { return object.GetNamespace() == "" || anyMark(object) }); fmt.Sprint(left) != fmt.Sprint(foreign) {
-					t.Fatalf("killed %s write %d:\n left %v\nfirst %v", boundary, n, left, foreign)
+				same(t, "what carries a mark at the end", everything(t, c, anyMark), []string{})
+				same(t, "the foreign class", b.mustClass("theirs").ResourceVersion, theirs.ResourceVersion)
+				if t.Failed() {
+					t.Fatalf("killed %s write %d", boundary, n)
 				}
 				if killed == 0 {
 					break

@@ -36,7 +36,7 @@ func instanceSchema(ctx context.Context) schema.Schema {
 func instanceArguments() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"name": schema.StringAttribute{
-			Required: true, MarkdownDescription: "The name of the instance. Changing it replaces the instance.",
+			Required: true, MarkdownDescription: "The name of the instance, which an import finds by the label `berth.dev/instance`, whatever its namespace is called. Changing it replaces the instance.",
 			Validators:    []validator.String{dnsLabel()},
 			PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 		},
@@ -94,12 +94,10 @@ func instanceArguments() map[string]schema.Attribute {
 							"operator": schema.StringAttribute{
 								Optional: true, Computed: true, Default: stringdefault.StaticString("Equal"),
 								MarkdownDescription: "`Equal` (default) compares the value, `Exists` does not.",
-								Validators:          []validator.String{stringvalidator.OneOf("Equal", "Exists")},
 							},
 							"value": schema.StringAttribute{Optional: true, MarkdownDescription: "The taint's value, for `Equal`.", Validators: nonEmpty()},
 							"effect": schema.StringAttribute{
 								Optional: true, MarkdownDescription: "`NoSchedule`, `PreferNoSchedule` or `NoExecute`. Default: every effect.",
-								Validators: []validator.String{stringvalidator.OneOf("NoSchedule", "PreferNoSchedule", "NoExecute")},
 							},
 						},
 					},
@@ -107,7 +105,7 @@ func instanceArguments() map[string]schema.Attribute {
 			},
 		},
 		"sizes": schema.MapNestedAttribute{
-			Optional: true, MarkdownDescription: "The sizes of sandboxes by name. Each sandbox requests its whole size. A size that no sandbox node holds, or that exceeds a quota, is a warning. Changed in place.",
+			Optional: true, MarkdownDescription: "The sizes of sandboxes by name. The runners silently drop a misspelt argument of a nested value: check the plan. Each sandbox requests its whole size. A size that no sandbox node holds, or that exceeds a quota, is a warning. Changed in place.",
 			Validators: []validator.Map{mapvalidator.SizeAtLeast(1), mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1))},
 			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 				"memory": schema.StringAttribute{
@@ -143,11 +141,12 @@ func instanceArguments() map[string]schema.Attribute {
 		},
 		"env": schema.MapNestedAttribute{
 			Optional: true, MarkdownDescription: "Environment variables that come from one key of a Secret. It has to exist, like `required_secrets`. Changed in place.",
+			Validators:   []validator.Map{mapvalidator.KeysAre(envName())},
 			NestedObject: schema.NestedAttributeObject{Attributes: secretKeyAttributes()},
 		},
 		"git_credentials": schema.ListNestedAttribute{
-			Optional: true, MarkdownDescription: "The Secrets with which git repositories are read, by the first that matches. Changed in place.",
-			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+			Optional: true, MarkdownDescription: "The Secrets with which git repositories are read, by the first that matches. Each names a `token`, an `ssh_key_secret`, or both. Changed in place.",
+			NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{gitCredentialCheck{}}, Attributes: map[string]schema.Attribute{
 				"match":          schema.StringAttribute{Required: true, MarkdownDescription: "Which repositories: a host, a URL prefix, or `*` for all.", Validators: nonEmpty()},
 				"token":          schema.SingleNestedAttribute{Optional: true, MarkdownDescription: "The key of a Secret that holds a token.", Attributes: secretKeyAttributes()},
 				"ssh_key_secret": schema.StringAttribute{Optional: true, MarkdownDescription: "The Secret that holds an SSH key.", Validators: []validator.String{dnsSubdomain()}},

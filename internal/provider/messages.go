@@ -27,7 +27,7 @@ func changesOf(outlook kube.Outlook) string {
 // warnResume says that an object carries the resource's own mark although the state does not hold it.
 func warnResume(diagnostics *diag.Diagnostics, c *cluster.Cluster, object string) {
 	diagnostics.AddWarning(fmt.Sprintf("%s exists and carries this configuration's mark", object),
-		fmt.Sprintf("It is on %s but not in the state: an earlier apply was interrupted, or another resource of this configuration has the same name. The apply goes on from it.", c.Context()))
+		fmt.Sprintf("It is on %s but not in the state at this address. If an earlier apply was interrupted, the apply goes on from it. If the resource was renamed, or its `for_each` key was, add a `moved` block instead: without it the old address is destroyed, and takes the object along. Two resources must not have the same name.", c.Context()))
 }
 
 // warnStays says what a destroy left, and why.

@@ -70,7 +70,7 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 		_, name := e.object(&plan)
 		call.owner = e.owner(call.cluster, name)
 		if err := e.plan(ctx, call); err != nil {
-			e.planError(&plan, err, resp)
+			e.planError(&plan, call.changing, err, resp)
 			e.openOutputs(call)
 		}
 	} else {
@@ -80,8 +80,12 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 }
 
 // planError shows what a plan check found. A cluster that cannot be reached is a warning where the user said so.
-func (e *envelope[M, P]) planError(plan P, err error, resp *resource.ModifyPlanResponse) {
+func (e *envelope[M, P]) planError(plan P, changing bool, err error, resp *resource.ModifyPlanResponse) {
 	if e.provider.keepUnreachable && cluster.Unreachable(err) {
+		if !changing {
+			// The refresh has said that its cluster is out of reach, and nothing is to be checked.
+			return
+		}
 		resp.Diagnostics.AddWarning(fmt.Sprintf("The checks of %s were not run", e.describe(plan)),
 			fmt.Sprintf("Its cluster cannot be reached, and on_unreachable is \"warn\". They run at the apply. %s", err))
 		return
@@ -128,7 +132,7 @@ func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], kind ch
 		uid, err = c.UID(ctx)
 	}
 	if err != nil {
-		e.planError(call.plan, err, resp)
+		e.planError(call.plan, call.changing, err, resp)
 		return
 	}
 	if call.state != nil {
@@ -172,7 +176,7 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 	}
 	c, where, err := e.find(ctx, P(state).base())
 	if err != nil {
-		e.planError(state, err, resp)
+		e.planError(state, true, err, resp)
 		return
 	}
 	if where != reached {
@@ -181,7 +185,7 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 	_, name := e.object(state)
 	call := &call[M]{cluster: c, owner: e.owner(c, name), state: state, changing: true, diagnostics: &resp.Diagnostics}
 	if err := e.planDelete(ctx, call); err != nil {
-		e.planError(state, err, resp)
+		e.planError(state, true, err, resp)
 	}
 }
 

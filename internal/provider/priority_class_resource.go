@@ -110,6 +110,11 @@ func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) erro
 		return nil
 	}
 	class := plan.class()
+	if call.changing && (call.state == nil || !call.state.GlobalDefault.ValueBool()) {
+		if err := priority.CheckDefault(ctx, call.cluster, class); err != nil {
+			return err
+		}
+	}
 	if call.state == nil {
 		return planNewPriorityClass(ctx, call, class)
 	}

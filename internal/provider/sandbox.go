@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berthdev/terraform-provider-berth/internal/preflight"
 )
@@ -95,11 +96,18 @@ func sizesOf(ctx context.Context, sizes types.Map) (map[string]preflight.Size, e
 	return read, nil
 }
 
+// leastMemory is the least that a container can be limited to: the kubelet and runc refuse less than a few MiB.
+var leastMemory = resource.MustParse("4Mi")
+
 // memoryQuantity and cpuQuantity are the forms of a size's parts.
 func memoryQuantity() validator.String {
 	return stringCheck{"a Kubernetes quantity above zero, such as 8Gi", func(value string) string {
-		if _, err := preflight.ParseSize(value, preflight.DefaultSize.CPU.String()); err != nil {
+		size, err := preflight.ParseSize(value, preflight.DefaultSize.CPU.String())
+		switch {
+		case err != nil:
 			return "is not a quantity above zero, such as \"8Gi\" or \"512Mi\"."
+		case size.Memory.Cmp(leastMemory) < 0:
+			return fmt.Sprintf("is %d byte(s) of memory, in which no container starts. Add a unit, such as \"8Gi\".", size.Memory.Value())
 		}
 		return ""
 	}}

@@ -88,3 +88,33 @@ func httpURL() validator.String {
 		return ""
 	}}
 }
+
+// envName is a name that a pod's environment variable can have.
+func envName() validator.String {
+	return stringCheck{"the name of an environment variable", func(value string) string {
+		if problems := validation.IsEnvVarName(value); len(problems) > 0 {
+			return "is not a name that an environment variable can have: " + strings.Join(problems, "; ") + "."
+		}
+		return ""
+	}}
+}
+
+// gitCredentialCheck refuses a git credential that names no Secret.
+type gitCredentialCheck struct{}
+
+func (gitCredentialCheck) Description(context.Context) string { return "a token, an SSH key, or both" }
+
+func (c gitCredentialCheck) MarkdownDescription(ctx context.Context) string {
+	return c.Description(ctx)
+}
+
+func (gitCredentialCheck) ValidateObject(_ context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+	values := req.ConfigValue.Attributes()
+	if values["token"].IsNull() && values["ssh_key_secret"].IsNull() {
+		resp.Diagnostics.AddAttributeError(req.Path, fmt.Sprintf("`%s` names no Secret", req.Path),
+			"A git credential needs a `token`, an `ssh_key_secret`, or both. Set one, or take the credential out.")
+	}
+}

@@ -52,6 +52,8 @@ type Cluster struct {
 	snapshot snapshot
 	planned  planned
 	answers  memoMap[string, any]
+	taken    taken
+	claims   claims
 }
 
 func newCluster(name string, entry Entry, settings Settings) *Cluster {

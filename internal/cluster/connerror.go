@@ -196,7 +196,7 @@ func (c classification) unauthorized() *ConnectionError {
 	if c.config == nil {
 		return c.fail(CauseUnauthorized, summary, "%s answered 401 Unauthorized. Check the credential in %s.", c.server, c.entry())
 	}
-	if plugin := c.config.ExecProvider; plugin != nil {
+	if plugin := pluginOf(c.config); plugin != nil {
 		return c.fail(CauseUnauthorized, summary,
 			"%s answered 401 Unauthorized to the credential that the exec plugin %s gave. The plugin works, but for this cluster its identity counts for nothing: check which account it is logged in as, that it asks for this cluster, and that the cluster maps that identity.",
 			c.server, quoted(plugin.Command))

@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,8 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 const (
@@ -20,6 +16,8 @@ const (
 	pluginTimeout = 10 * time.Second
 	// pluginLines is how many of a plugin's last lines a message has room for.
 	pluginLines = 5
+	// pluginOutput is how many bytes of its output are kept to find these lines, and the credential, in.
+	pluginOutput = 256 << 10
 )
 
 // errPluginOutput stands for an error that quotes a plugin's output, which is a credential.
@@ -30,10 +28,10 @@ var pluginExit = regexp.MustCompile(`failed with exit code (-?\d+)`)
 // aboutPlugin is about an exec plugin that gave no credential. client-go flattens these errors to text.
 func (c classification) aboutPlugin() *ConnectionError {
 	_, text, found := strings.Cut(c.err.Error(), "getting credentials: ")
-	if !found || c.config == nil || c.config.ExecProvider == nil {
+	plugin := pluginOf(c.config)
+	if !found || plugin == nil {
 		return nil
 	}
-	plugin := c.config.ExecProvider
 	where := fmt.Sprintf("The exec plugin %s of %s", quoted(plugin.Command), c.entry())
 	if _, err := exec.LookPath(plugin.Command); err != nil && strings.HasPrefix(text, "exec: ") {
 		hint := ""
@@ -43,13 +41,23 @@ func (c classification) aboutPlugin() *ConnectionError {
 		return c.fail(CauseExecNotFound, "its exec plugin is not there", "%s is not there (on the PATH, or where its path says) or not executable. Install it on the machine that runs the apply.%s", where, hint)
 	}
 	if match := pluginExit.FindStringSubmatch(text); match != nil {
+		lines, err := plugin.hear()
+		if err != nil {
+			return c.fail(CauseExecFailed, "its exec plugin failed", "%s could not be run: %s. Check that it is a program for this machine.", where, c.brief(err.Error()))
+		}
 		said := "It wrote nothing to stderr."
-		if lines := hearPlugin(plugin); lines != "" {
+		if lines != "" {
 			said = "It wrote: " + lines
+		}
+		if strings.Contains(lines, "$") {
+			said += " ($NAME and $1 stand for its variables and arguments, whose values are not shown.)"
 		}
 		failure := c.fail(CauseExecFailed, "its exec plugin failed", "%s ended with exit code %s. Run it by hand on this machine, and log in again if it says so. ", where, match[1])
 		failure.Detail += redact(said, secretsOf(c.config)...)
 		return failure
+	}
+	if _, err := os.Stat(c.config.ExecProvider.Command); err != nil && plugin.path != c.config.ExecProvider.Command {
+		return c.fail(CauseExecFailed, "its exec plugin failed", "%s runs under the provider's own program, which is no longer there: %s. It was probably replaced meanwhile: apply again.", where, err)
 	}
 	if reason, ok := strings.CutPrefix(text, "exec: "); ok {
 		return c.fail(CauseExecFailed, "its exec plugin failed", "%s could not be run: %s. Check that it is a program for this machine.", where, c.brief(reason))
@@ -69,24 +77,28 @@ func (c classification) aboutPlugin() *ConnectionError {
 	return c.fail(CauseExecOutput, "its exec plugin gave no credential", "%s %s. Its output is not shown, as it may hold a credential. Run it by hand on this machine, and check its arguments and api_version.", where, why)
 }
 
-// hearPlugin runs a plugin once more for what it writes to stderr, which client-go passes on to our own stderr, where
-// nobody reads it. Every request runs a plugin that fails, so one run more changes nothing. It returns the last lines,
-// with no credential in them.
-func hearPlugin(plugin *clientcmdapi.ExecConfig) string {
+// hear runs a plugin once more for what it writes to stderr, which no run for client-go keeps. Every request runs a
+// plugin that fails, so one run more changes nothing. It returns the last lines, with no credential in them, or the
+// error for which the plugin could not be started.
+func (p *credentialPlugin) hear() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), pluginTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, plugin.Command, plugin.Args...)
+	command := exec.CommandContext(ctx, p.path, p.Args...)
+	command.Args[0] = p.Command
 	command.Env = os.Environ()
-	for _, variable := range plugin.Env {
+	for _, variable := range p.Env {
 		command.Env = append(command.Env, variable.Name+"="+variable.Value)
 	}
-	command.Env = append(command.Env, fmt.Sprintf(`KUBERNETES_EXEC_INFO={"kind":"ExecCredential","apiVersion":%q,"spec":{"interactive":false}}`, plugin.APIVersion))
-	var stdout, stderr bytes.Buffer
+	command.Env = append(command.Env, fmt.Sprintf(`KUBERNETES_EXEC_INFO={"kind":"ExecCredential","apiVersion":%q,"spec":{"interactive":false}}`, p.APIVersion))
+	var stdout, stderr tail
 	command.Stdout, command.Stderr = &stdout, &stderr
 	command.WaitDelay = time.Second // a grandchild may hold the pipes open
-	_ = command.Run()               // that it fails is known
+	if err := command.Start(); err != nil {
+		return "", err
+	}
+	_ = command.Wait() // that it fails is known
 
-	text := pluginText(plugin, stdout.Bytes(), stderr.String())
+	text := p.words(stdout.data, stderr.lines())
 	var lines []string
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -96,36 +108,28 @@ func hearPlugin(plugin *clientcmdapi.ExecConfig) string {
 	if len(lines) > pluginLines {
 		lines = lines[len(lines)-pluginLines:]
 	}
-	return brief(strings.Join(lines, " / "))
+	return brief(strings.Join(lines, " / ")), nil
 }
 
-// pluginText takes out of a plugin's words the credential that it printed, and the values of the variables that the
-// entry gives it, of which the names are shown instead: they tell as much and are no secret.
-func pluginText(plugin *clientcmdapi.ExecConfig, stdout []byte, text string) string {
-	for _, variable := range plugin.Env {
-		if len(variable.Value) >= shortestSecret {
-			text = strings.ReplaceAll(text, variable.Value, "$"+variable.Name)
-		}
-	}
-	var credential struct {
-		Status struct {
-			Token string `json:"token"`
-			Key   string `json:"clientKeyData"`
-		} `json:"status"`
-	}
-	_ = json.Unmarshal(stdout, &credential) // whatever else it is holds no credential that we know
-	secrets := []string{credential.Status.Token, credential.Status.Key}
-	for i, argument := range plugin.Args {
-		name, value, joined := strings.Cut(argument, "=")
-		if !joined && i+1 < len(plugin.Args) {
-			value = plugin.Args[i+1]
-		}
-		if secretFlag.MatchString(name) {
-			secrets = append(secrets, value)
-		}
-	}
-	return redact(text, secrets...)
+// tail keeps the end of what is written to it.
+type tail struct {
+	data []byte
+	cut  bool
 }
 
-// secretFlag is the name of a plugin's flag whose value is a credential.
-var secretFlag = regexp.MustCompile(`(?i)^--?.*(token|secret|password|credential|key)`)
+func (t *tail) Write(data []byte) (int, error) {
+	t.data = append(t.data, data...)
+	if over := len(t.data) - pluginOutput; over > 0 {
+		t.data, t.cut = append([]byte(nil), t.data[over:]...), true
+	}
+	return len(data), nil
+}
+
+// lines is the text without the line that was cut: half a secret would not be recognised.
+func (t *tail) lines() string {
+	text := string(t.data)
+	if t.cut {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return text
+}

@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // quiet keeps the failed handshakes of test servers out of the output.
@@ -82,7 +83,7 @@ func TestExecFailures(t *testing.T) {
 		"fails": {`printf '{"status":{"token":"%s"}}' "$SECRET"
 			echo "line one" >&2
 			echo "Session of profile $PROFILE has expired; secret $SECRET, key $2, leaked $SECRET" >&2
-			exit 7`, CauseExecFailed, []string{"its exec plugin failed", "exit code 7", "Session of profile $PROFILE has expired", "line one / ", "Run it by hand"}},
+			exit 7`, CauseExecFailed, []string{"its exec plugin failed", "exit code 7", "$NAME and $1 stand for", "Session of profile $PROFILE has expired", "line one / ", "Run it by hand"}},
 		"fails silently": {"exit 3", CauseExecFailed, []string{"exit code 3", "wrote nothing to stderr"}},
 		"fails at length": {
 			"i=0; while [ $i -lt 40 ]; do echo \"line $i\" >&2; i=$((i+1)); done; exit 1", CauseExecFailed,
@@ -115,15 +116,26 @@ func TestExecFailures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.ExecProvider.InstallHint = "brew install it"
 		if err := os.Remove(plugin); err != nil {
 			t.Fatal(err)
 		}
 		// A path that is gone and a name that is on no PATH fail differently in os/exec.
-		config.ExecProvider.Command = "no-such-plugin-of-berth"
-		requireConnection(t, ask(t, config), CauseExecNotFound, false, "its exec plugin is not there", "no-such-plugin-of-berth", "brew install it")
-		config.ExecProvider.Command = plugin
-		requireConnection(t, ask(t, config), CauseExecNotFound, false, "its exec plugin is not there", plugin)
+		for _, command := range []string{plugin, "no-such-plugin-of-berth"} {
+			if config.ExecProvider, err = quietPlugin(clientcmdapi.ExecConfig{
+				APIVersion: execAPIVersions[0], Command: command, InstallHint: "brew install it", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			requireConnection(t, ask(t, config), CauseExecNotFound, false, "its exec plugin is not there", command, "brew install it")
+		}
+	})
+	t.Run("we vanished", func(t *testing.T) {
+		config, _, err := Entry{Host: target.Host, ClusterCACertificate: string(ca.pem), Exec: &Exec{APIVersion: execAPIVersions[0], Command: script(t, "true")}}.RESTConfig("eu-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ExecProvider.Command = filepath.Join(t.TempDir(), "terraform-provider-berth")
+		requireConnection(t, ask(t, config), CauseExecFailed, false, "the provider's own program", "terraform-provider-berth", "apply again")
 	})
 	t.Run("not a program", func(t *testing.T) {
 		plugin := writeFile(t, filepath.Join(t.TempDir(), "plugin"), "\x7fELF"+canary, 0o700)

@@ -361,6 +361,7 @@ func TestRedact(t *testing.T) {
 	for _, text := range []string{
 		"Authorization: Bearer " + canary, `{"token": "` + canary + `"}`, "password=" + canary, "--client-secret " + canary, "https://u:" + canary + "@proxy:1 is down",
 		"-----BEGIN PRIVATE KEY-----\n" + canary + "\n-----END PRIVATE KEY-----", "got " + newJWT(t, time.Now()), newEKSToken(time.Now()), "aws_secret_access_key = " + canary,
+		"the password is " + canary, "secret was: '" + canary + "'",
 	} {
 		if got := redact(text); strings.Contains(got, canary) || !strings.Contains(got, "***") {
 			t.Errorf("%q became %q", text, got)

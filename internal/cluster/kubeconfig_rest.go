@@ -229,7 +229,7 @@ func (o origin) restConfig(found *connection) (*rest.Config, error) {
 		config.Proxy = http.ProxyURL(proxy)
 	}
 	if user.Exec != nil {
-		plugin := &clientcmdapi.ExecConfig{
+		plugin := clientcmdapi.ExecConfig{
 			Command: user.Exec.Command, Args: user.Exec.Args, APIVersion: user.Exec.APIVersion, InstallHint: user.Exec.InstallHint,
 			ProvideClusterInfo: user.Exec.ProvideClusterInfo,
 			// An apply has nobody to answer questions, and its standard input belongs to the runner.
@@ -243,7 +243,11 @@ func (o origin) restConfig(found *connection) (*rest.Config, error) {
 				plugin.Config = &runtime.Unknown{Raw: extension.Extension.Raw, ContentType: runtime.ContentTypeJSON}
 			}
 		}
-		config.ExecProvider = plugin
+		quiet, err := quietPlugin(plugin)
+		if err != nil {
+			return nil, o.failAt(o.at("exec"), "the exec plugin cannot be run", "The plugin runs under this provider's own program, whose path the system does not tell: %s. Run the provider from a file that stays.", err)
+		}
+		config.ExecProvider = quiet
 	}
 	return config, nil
 }

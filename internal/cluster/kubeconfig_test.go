@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -231,14 +232,14 @@ func TestRESTConfig(t *testing.T) {
 		"plugin beside the kubeconfig": {atHome("c", "extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: x}}]",
 			"exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: ./plugin, provideClusterInfo: true}"), "us-east", func(c *rest.Config) bool {
 			config, err := rest.ConfigToExecCluster(c)
-			return c.ExecProvider.Command == filepath.Join(home, "plugin") && err == nil && config.Config != nil &&
+			return pluginOf(c).Command == filepath.Join(home, "plugin") && err == nil && config.Config != nil &&
 				c.ExecProvider.InteractiveMode == clientcmdapi.NeverExecInteractiveMode && c.ExecProvider.ProvideClusterInfo
 		}},
 		"host": {Entry{Host: "10.0.0.1:6443", Token: canary + "\n", ClusterCACertificate: inBase64Of(ca.pem), TLSServerName: "kube", ProxyURL: "http://u:p@proxy:1"}, "", func(c *rest.Config) bool {
 			return c.Host == "https://10.0.0.1:6443" && c.BearerToken == canary && bytes.Equal(c.CAData, ca.pem) && c.ServerName == "kube" && proxyOf(c).Host == "proxy:1"
 		}},
 		"host with plugin": {Entry{Host: "a", Insecure: true, Exec: &Exec{APIVersion: execAPIVersions[0], Command: "sh", Args: []string{"-c"}, Env: map[string]string{"B": "2", "A": "1"}}}, "", func(c *rest.Config) bool {
-			return c.Insecure && c.ExecProvider.Env[0] == clientcmdapi.ExecEnvVar{Name: "A", Value: "1"} && len(c.ExecProvider.Args) == 1
+			return c.Insecure && c.ExecProvider.Env[0] == clientcmdapi.ExecEnvVar{Name: "A", Value: "1"} && slices.Equal(pluginOf(c).Args, []string{"-c"}) && pluginOf(c).Command == "sh"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

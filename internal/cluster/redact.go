@@ -24,6 +24,9 @@ var credentialPatterns = []*regexp.Regexp{
 // userInURL is the user name and password of a URL.
 var userInURL = regexp.MustCompile(`(\w://)[^\s/]*@`)
 
+// toldSecret is a credential that a sentence tells: "the password is X".
+var toldSecret = regexp.MustCompile(`(?i)(\b(?:password|passphrase|passwd|secret|token)\s+(?:is|was)[\s:="'` + "`" + `]+)([^\s"'` + "`" + `]+)`)
+
 // redact makes text that others wrote (an error, a plugin's output) fit to be shown: known secrets and everything that
 // looks like a credential become *** (X9).
 func redact(text string, secrets ...string) string {
@@ -37,11 +40,17 @@ func redact(text string, secrets ...string) string {
 	for _, pattern := range credentialPatterns {
 		text = pattern.ReplaceAllString(text, "${1}***")
 	}
+	text = toldSecret.ReplaceAllStringFunc(text, func(told string) string {
+		if part := toldSecret.FindStringSubmatch(told); !harmless(part[2]) {
+			return part[1] + "***"
+		}
+		return told
+	})
 	return userInURL.ReplaceAllString(text, "${1}***@")
 }
 
 // secretsOf are the credentials that a configuration holds. An exec plugin's variables are not among them: see
-// pluginText.
+// credentialPlugin.words.
 func secretsOf(config *rest.Config) []string {
 	if config == nil {
 		return nil

@@ -104,14 +104,10 @@ func (c *Cluster) Live(ctx context.Context, kind Kind, namespace, name string) (
 	return c.Fetch(ctx, kind, namespace, name)
 }
 
-// OursIn returns what berth applied of a kind in one namespace, from the list of what is ours, or from a list of that
-// namespace where the credential may not list the whole cluster.
-func (c *Cluster) OursIn(ctx context.Context, kind Kind, namespace string) ([]*unstructured.Unstructured, error) {
-	all, err := c.sorted(ctx, scope{kind: kind, selector: OursSelector})
-	if apierrors.IsForbidden(err) {
-		return c.sorted(ctx, scope{kind: kind, selector: OursSelector, namespace: namespace})
-	}
-	return slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool { return object.GetNamespace() != namespace }), err
+// Ours returns what berth applied of a kind in the whole cluster, sorted by namespace and name. The objects are shared:
+// copy before changing one.
+func (c *Cluster) Ours(ctx context.Context, kind Kind) ([]*unstructured.Unstructured, error) {
+	return c.sorted(ctx, scope{kind: kind, selector: OursSelector})
 }
 
 // Exists returns the metadata of an object, ours or not, from a metadata-only list of its kind; nil when there is none.

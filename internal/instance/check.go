@@ -27,8 +27,11 @@ type Findings struct {
 // Check makes every check of an instance that needs no write, in the order in which an apply depends on them: version,
 // ownership, permissions, pod-level resources, platforms, nodes and sizes, registry, priorities, Secrets, quota. Static
 // facts refuse (the error joins all of them, each a *cluster.Problem), facts that move by themselves warn. before is
-// the Spec that the state holds, nil at a create.
-func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec) (Findings, error) {
+// the Spec that the state holds, nil at a create; tests are those that the apply will run.
+func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec, tests Tests) (Findings, error) {
+	if err := s.checkLength(c); err != nil {
+		return Findings{}, err
+	}
 	version := preflight.CheckVersion(ctx, c, s.KubernetesFloor)
 	if version.Status == preflight.Fail {
 		return Findings{}, problem(c, version)
@@ -37,14 +40,15 @@ func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, b
 	if version.Status == preflight.Warn {
 		findings.Warnings = append(findings.Warnings, version)
 	}
-	outlook, going, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
+	outlook, going, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()), before)
 	if err != nil {
 		return findings, err
 	}
 	findings.Outlook = outlook
 	findings.Warnings = append(findings.Warnings, going...)
 	if outlook.Verdict != kube.Create {
-		if err := s.checkOwn(ctx, c, terms, before); err != nil {
+		err := errors.Join(s.checkOwn(ctx, c, terms, before), s.checkImmutable(ctx, c), s.checkPodSecurity(ctx, c))
+		if err != nil {
 			return findings, err
 		}
 	}
@@ -55,7 +59,7 @@ func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, b
 	}
 	placement := s.Placement()
 	request := preflight.Spec{
-		Permissions: s.permissions(), PriorityClasses: s.namedClasses(), Sizes: sizes, Placement: &placement,
+		Permissions: s.permissions(tests), PriorityClasses: s.namedClasses(), Sizes: sizes, Placement: &placement,
 		QuotaPriorityClass: s.Classes().Sandbox.Name, DerivePlatforms: s.Derived, ContainerRuntime: s.Derived,
 		Secrets: s.newSecretRefs(before),
 	}
@@ -81,8 +85,9 @@ func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, b
 	for _, check := range report.Failures() {
 		refusals = append(refusals, problem(c, check))
 	}
-	refusals = append(refusals, s.checkRegistry(c), s.checkClasses(ctx, c), s.checkOperator(ctx, c))
-	findings.Warnings = append(findings.Warnings, report.Warnings()...)
+	warnings, err := s.checkOperator(ctx, c, terms.Owner, before)
+	refusals = append(refusals, s.checkRegistry(c), s.checkClasses(ctx, c), err)
+	findings.Warnings = append(append(findings.Warnings, report.Warnings()...), warnings...)
 	return findings, errors.Join(refusals...)
 }
 
@@ -105,7 +110,7 @@ func (s Spec) CheckPlace(ctx context.Context, c *cluster.Cluster, terms kube.Ter
 	if version := preflight.CheckVersion(ctx, c, s.KubernetesFloor); version.Status == preflight.Fail {
 		return problem(c, version)
 	}
-	_, _, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()))
+	_, _, err := s.checkNamespace(ctx, c, before.hold(terms, s.namespace()), before)
 	return err
 }
 
@@ -140,7 +145,10 @@ func attributeOf(check string) string {
 // checkNamespace refuses a namespace that belongs to another instance, that is being deleted, or that is foreign and
 // not to be adopted (J46 to J48). Of a namespace that the state holds it only warns that it is being deleted: the plan
 // may be the first half of a destroy that goes on where another one was interrupted, and an apply is refused anyway.
-func (s Spec) checkNamespace(ctx context.Context, c *cluster.Cluster, terms kube.Terms) (outlook kube.Outlook, warnings []preflight.Check, err error) {
+func (s Spec) checkNamespace(ctx context.Context, c *cluster.Cluster, terms kube.Terms, before *Spec) (outlook kube.Outlook, warnings []preflight.Check, err error) {
+	if err := s.checkAlone(ctx, c, before); err != nil {
+		return kube.Outlook{}, nil, err
+	}
 	if c.Leaving(cluster.Namespaces, "", s.Namespace) {
 		return kube.Outlook{Verdict: kube.Create}, nil, nil
 	}
@@ -180,11 +188,14 @@ func (s Spec) checkOccupant(c *cluster.Cluster, live *unstructured.Unstructured)
 			Detail: fmt.Sprintf("refusing: namespace %q on %s is being deleted, and nothing can be created in it. Wait until it is gone, or choose another namespace.", s.Namespace, c.Context()),
 		}
 	}
-	occupant := live.GetLabels()[LabelInstance]
+	occupant, whose := live.GetLabels()[LabelInstance], ""
 	if owner, ok := kube.ParseOwner(live); ok && strings.HasPrefix(owner.Resource, ownerPrefix) {
 		occupant = strings.TrimPrefix(owner.Resource, ownerPrefix)
 		if label := live.GetLabels()[LabelInstance]; label != "" && label != s.Name {
 			occupant = label
+		}
+		if owner.Configuration != c.Owner() {
+			whose = fmt.Sprintf(", owner %q", owner.Configuration)
 		}
 	}
 	if occupant == "" || occupant == s.Name {
@@ -192,7 +203,7 @@ func (s Spec) checkOccupant(c *cluster.Cluster, live *unstructured.Unstructured)
 	}
 	return &cluster.Problem{
 		Attribute: "namespace", Summary: fmt.Sprintf("Namespace %q belongs to another instance", s.Namespace),
-		Detail: fmt.Sprintf("refusing: namespace %q on %s belongs to another instance (%q). Choose another `namespace`, or another `cluster`.", s.Namespace, c.Context(), occupant),
+		Detail: fmt.Sprintf("refusing: namespace %q on %s belongs to another instance (%q%s). Choose another `namespace`, or another `cluster`.", s.Namespace, c.Context(), occupant, whose),
 	}
 }
 
@@ -249,24 +260,10 @@ func (s Spec) checkClasses(ctx context.Context, c *cluster.Cluster) error {
 // nameYourOwn is the way out when something else has taken the name of a default class.
 const nameYourOwn = "Name the classes to use in `priority_classes`, or delete it."
 
-// checkOperator refuses a shared operator whose names something else has taken.
-func (s Spec) checkOperator(ctx context.Context, c *cluster.Cluster) error {
-	var refusals []error
-	for _, object := range s.operator() {
-		live, err := c.Exists(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
-		if err != nil {
-			return err
-		}
-		refusals = append(refusals, kube.CheckShared(c, object, live, operatorElsewhere))
-	}
-	return errors.Join(refusals...)
-}
-
-const operatorElsewhere = "Choose another `operator.namespace`, or delete it."
-
 // permissions are what the credential has to be allowed for this instance (J11). Rights on PriorityClasses are needed
-// only when the instance creates some.
-func (s Spec) permissions() []cluster.Permission {
+// only when the instance creates some, and a destroy has to see which pods name them; rights on pods of the namespace
+// only when the apply runs some.
+func (s Spec) permissions(tests Tests) []cluster.Permission {
 	var permissions []cluster.Permission
 	need := func(kind cluster.Kind, namespace string, verbs ...string) {
 		for _, verb := range verbs {
@@ -281,6 +278,10 @@ func (s Spec) permissions() []cluster.Permission {
 	}
 	if len(s.managedClasses()) > 0 {
 		need(cluster.PriorityClasses, "", write...)
+		need(cluster.Pods, "", "list")
+	}
+	if !tests.empty() {
+		need(cluster.Pods, s.Namespace, "get", "create", "delete")
 	}
 	if len(s.secretRefs()) > 0 {
 		need(cluster.Secrets, s.Namespace, "get")

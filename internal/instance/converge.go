@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-version"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -65,7 +64,9 @@ func (s Spec) Converge(ctx context.Context, c *cluster.Cluster, terms kube.Terms
 			_, err := kube.Converge(ctx, c, s.configMap(), before.hold(terms, s.configMap()))
 			return err
 		}},
-		{name: stepOperator, skip: s.Operator == nil, do: func(ctx context.Context) error { return s.shareOperator(ctx, c, terms.Owner, &outcome) }},
+		{name: stepOperator, skip: len(s.operator())+len(formerOperator(before)) == 0, do: func(ctx context.Context) error {
+			return s.convergeOperator(ctx, c, terms, before, &outcome)
+		}},
 		{name: stepWorkloads, do: func(ctx context.Context) error { return s.convergeWorkloads(ctx, c, terms, before, &outcome) }},
 		{name: stepPreflight, skip: tests.empty(), do: func(ctx context.Context) error { return s.runTests(ctx, c, terms.Owner, tests, &outcome) }},
 	}
@@ -104,8 +105,8 @@ func (s Spec) takeShares(ctx context.Context, c *cluster.Cluster, owner kube.Own
 			}
 			continue
 		}
-		bare := kube.Object{Kind: object.Kind, Desired: object.Kind.New(live.GetNamespace(), live.GetName())}
-		if _, err := kube.Share(ctx, c, bare, owner, s.Name, nameYourOwn); err != nil {
+		claim := kube.Sharing{User: owner, Name: s.Name, Remedy: nameYourOwn, Decide: kube.Untouched}
+		if _, err := kube.Share(ctx, c, object, claim); err != nil {
 			return err
 		}
 		stays := func(context.Context) (string, error) { return "it has a user", nil }
@@ -162,7 +163,7 @@ func (s Spec) journal(ctx context.Context, c *cluster.Cluster, outcome *Outcome,
 // sharePriorities makes sure of the default classes, and lets go of those that the configuration has replaced.
 func (s Spec) sharePriorities(ctx context.Context, c *cluster.Cluster, owner kube.Owner) error {
 	for _, class := range s.managedClasses() {
-		if _, err := kube.Share(ctx, c, class.Object(), owner, s.Name, nameYourOwn); err != nil {
+		if _, err := kube.Share(ctx, c, class.Object(), s.sharing(owner)); err != nil {
 			return err
 		}
 	}
@@ -203,62 +204,6 @@ func releaseClass(ctx context.Context, c *cluster.Cluster, name string, owner ku
 		}
 		return "pods still name it: " + priority.Some(users), nil
 	})
-}
-
-// shareOperator makes sure of the shared operator. One that is newer is left as it is: it is never downgraded (J12).
-func (s Spec) shareOperator(ctx context.Context, c *cluster.Cluster, owner kube.Owner, outcome *Outcome) error {
-	for _, object := range s.operator() {
-		object, newer, err := s.operatorAsIs(ctx, c, object)
-		if err != nil {
-			return err
-		}
-		if newer != "" {
-			outcome.Warnings = append(outcome.Warnings, preflight.Check{
-				Name: "operator", Status: preflight.Warn,
-				Message: fmt.Sprintf("The operator on %s has version %s, which is newer than %s. It is never downgraded and was left as it is.", c.Context(), newer, s.Operator.Version),
-				Remedy:  "Set `operator.version` and `operator.image` to the newer one.",
-			})
-		}
-		if _, err := kube.Share(ctx, c, object, owner, s.Name, operatorElsewhere); err != nil {
-			return err
-		}
-	}
-	return s.rolledOut(ctx, c, cluster.Deployments, s.Operator.Namespace, OperatorName)
-}
-
-// operatorAsIs returns what this instance wants of one of the operator's objects: of a Deployment with the same or a
-// newer version nothing but that it is there, since another instance put it there as it wanted it.
-func (s Spec) operatorAsIs(ctx context.Context, c *cluster.Cluster, object kube.Object) (wanted kube.Object, newer string, err error) {
-	if object.Kind != cluster.Deployments {
-		return object, "", nil
-	}
-	live, err := c.Live(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
-	if err != nil || live == nil {
-		return object, "", err
-	}
-	have := live.GetLabels()[LabelVersion]
-	order, err := compareVersions(have, s.Operator.Version)
-	if err != nil || order < 0 {
-		// An unreadable label is no version: ours is put there.
-		return object, "", nil
-	}
-	object.Desired = object.Kind.New(object.Desired.GetNamespace(), object.Desired.GetName())
-	if order > 0 {
-		newer = have
-	}
-	return object, newer, nil
-}
-
-func compareVersions(a, b string) (int, error) {
-	first, err := version.NewVersion(a)
-	if err != nil {
-		return 0, err
-	}
-	second, err := version.NewVersion(b)
-	if err != nil {
-		return 0, err
-	}
-	return first.Compare(second), nil
 }
 
 // convergeWorkloads applies the instance's own components, removes those that are no longer wanted, and waits for the
@@ -304,7 +249,7 @@ func (s Spec) removeUnwanted(ctx context.Context, c *cluster.Cluster, owner kube
 		if unwanted.wanted {
 			continue
 		}
-		_, err := kube.Remove(ctx, c, unwanted.kind, s.Namespace, unwanted.name, owner, false)
+		_, err := kube.Remove(ctx, c, unwanted.kind, s.Namespace, unwanted.name, kube.Terms{Owner: owner}, false)
 		// Who may not read the kind has not created one either: rights on it are asked for only with a component.
 		if err != nil && !apierrors.IsForbidden(err) {
 			return err
@@ -326,16 +271,8 @@ func (s Spec) Drift(ctx context.Context, c *cluster.Cluster, owner kube.Owner, m
 	if err != nil {
 		return nil, err
 	}
-	shared := s.defaultClasses()
-	for _, object := range s.operator() {
-		object, _, err := s.operatorAsIs(ctx, c, object)
-		if err != nil {
-			return nil, err
-		}
-		shared = append(shared, object)
-	}
-	for _, object := range shared {
-		differences, err := kube.SharedDrift(ctx, c, object, owner, s.Name)
+	for _, object := range append(s.defaultClasses(), s.operator()...) {
+		differences, err := kube.SharedDrift(ctx, c, object, s.sharingOf(c, object, owner, &s))
 		if err != nil {
 			return nil, err
 		}

@@ -111,27 +111,3 @@ func workload(kind cluster.Kind, namespace, name string, spec, pod map[string]an
 func (s Spec) own() []kube.Object {
 	return append([]kube.Object{s.namespace(), s.configMap()}, s.workloads()...)
 }
-
-// operator are the objects of the component that all instances of a cluster share, in order.
-func (s Spec) operator() []kube.Object {
-	if s.Operator == nil {
-		return nil
-	}
-	namespace := cluster.Namespaces.New("", s.Operator.Namespace)
-	account := cluster.ServiceAccounts.New(s.Operator.Namespace, OperatorName)
-	objects := []kube.Object{
-		{Kind: cluster.Namespaces, Desired: namespace},
-		{Kind: cluster.ServiceAccounts, Desired: account},
-	}
-	if s.Operator.ClusterRole != "" {
-		binding := cluster.ClusterRoleBindings.New("", OperatorName)
-		binding.Object["roleRef"] = map[string]any{"apiGroup": cluster.ClusterRoles.Group, "kind": "ClusterRole", "name": s.Operator.ClusterRole}
-		binding.Object["subjects"] = []any{map[string]any{"kind": "ServiceAccount", "name": OperatorName, "namespace": s.Operator.Namespace}}
-		objects = append(objects, kube.Object{Kind: cluster.ClusterRoleBindings, Desired: binding})
-	}
-	pod := s.controlPod(OperatorName, s.KitImages()["operator"], "50m", "256Mi")
-	pod["serviceAccountName"] = OperatorName
-	deployment := workload(cluster.Deployments, s.Operator.Namespace, OperatorName, map[string]any{"replicas": int64(1)}, pod)
-	deployment.SetLabels(map[string]string{"app": OperatorName, LabelVersion: s.Operator.Version})
-	return append(objects, kube.Object{Kind: cluster.Deployments, Desired: deployment})
-}

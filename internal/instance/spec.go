@@ -83,7 +83,10 @@ type Spec struct {
 	Env             map[string]SecretKey
 	GitCredentials  []GitCredential
 
-	Operator     *Operator
+	Operator *Operator
+	// RemoveOperator uninstalls the shared operator when its last instance gives it up; it is no setting.
+	RemoveOperator bool
+
 	Orchestrator *Workload
 	RepoCache    *Workload
 }

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -47,16 +48,16 @@ func (s Spec) runTests(ctx context.Context, c *cluster.Cluster, owner kube.Owner
 			}
 		}
 	}
-	for i, url := range tests.Endpoints {
-		pod := s.testPod(fmt.Sprintf("berth-endpoint-%d", i), tests.Image, []any{"curl", "-sS", "-o", "/dev/null", "--max-time", "20", url})
+	for i, address := range tests.Endpoints {
+		pod := s.testPod(fmt.Sprintf("berth-endpoint-%d", i), tests.Image, []any{"curl", "-sS", "-o", "/dev/null", "--max-time", "20", address})
 		verdict, err := s.runPod(ctx, c, owner, pod, finished)
 		if err != nil {
 			return err
 		}
 		if verdict != "" {
 			outcome.Warnings = append(outcome.Warnings, preflight.Check{
-				Name: "endpoints/" + shownURL(url), Status: preflight.Warn,
-				Message: fmt.Sprintf("A pod in namespace %q on %s could not reach %s: %s.", s.Namespace, c.Context(), shownURL(url), verdict),
+				Name: "endpoints/" + shownURL(address), Status: preflight.Warn,
+				Message: fmt.Sprintf("A pod in namespace %q on %s could not reach %s: %s.", s.Namespace, c.Context(), shownURL(address), verdict),
 				Remedy:  "An address that works from your computer can fail from the cluster: check its DNS, its network policies and its way out.",
 			})
 		}
@@ -64,23 +65,20 @@ func (s Spec) runTests(ctx context.Context, c *cluster.Cluster, owner kube.Owner
 	return nil
 }
 
-// shownURL is a URL without what may be secret in it.
-func shownURL(url string) string {
-	url, _, _ = strings.Cut(url, "?")
-	if scheme, rest, found := strings.Cut(url, "://"); found {
-		if at := strings.LastIndex(rest, "@"); at >= 0 {
-			rest = rest[at+1:]
-		}
-		return scheme + "://" + rest
+// shownURL is a URL without what may be secret in it; its form was validated.
+func shownURL(address string) string {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "an endpoint"
 	}
-	return url
+	return (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()
 }
 
 func (s Spec) testPod(name, image string, command []any) kube.Object {
 	name = strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 	desired := cluster.Pods.New(s.Namespace, name)
 	spec := map[string]any{
-		"restartPolicy": "Never", "automountServiceAccountToken": false, "priorityClassName": s.Classes().Sandbox.Name,
+		"restartPolicy": "Never", "terminationGracePeriodSeconds": int64(0), "automountServiceAccountToken": false, "priorityClassName": s.Classes().Sandbox.Name,
 		"containers": []any{map[string]any{
 			"name": "test", "image": image, "imagePullPolicy": "Always", "command": command,
 			"resources": map[string]any{
@@ -110,15 +108,12 @@ func (s Spec) runPod(ctx context.Context, c *cluster.Cluster, owner kube.Owner, 
 	defer func() {
 		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
-		if _, failed := kube.Remove(again, c, cluster.Pods, s.Namespace, name, owner, false); failed != nil && err == nil {
+		if _, failed := kube.Remove(again, c, cluster.Pods, s.Namespace, name, kube.Terms{Owner: owner}, false); failed != nil && err == nil {
 			err = failed
 		}
 	}()
 	// One that an interrupted apply left says nothing of now.
-	if _, err := kube.Remove(ctx, c, cluster.Pods, s.Namespace, name, owner, false); err != nil {
-		return "", err
-	}
-	if err := kube.WaitGone(ctx, c, cluster.Pods, s.Namespace, name); err != nil {
+	if _, err := kube.Remove(ctx, c, cluster.Pods, s.Namespace, name, kube.Terms{Owner: owner}, false); err != nil {
 		return "", err
 	}
 	if _, err := kube.Converge(ctx, c, pod, kube.Terms{Owner: owner}); err != nil {

@@ -225,7 +225,7 @@ func TestRemove(t *testing.T) {
 	f := newFixture(t, "remove")
 	remove := func(name string, owner Owner, retain bool) Removal {
 		t.Helper()
-		removal, err := Remove(t.Context(), f.Cluster, cluster.ConfigMaps, "remove", name, owner, retain)
+		removal, err := Remove(t.Context(), f.Cluster, cluster.ConfigMaps, "remove", name, Terms{Owner: owner}, retain)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +256,7 @@ func TestShared(t *testing.T) {
 	for i := range users {
 		users[i] = Owner{Configuration: us.Configuration, Resource: fmt.Sprintf("instance.i%d", i)}
 		group.Go(func() {
-			if _, err := Share(t.Context(), f.afresh(), object, users[i], fmt.Sprintf("i%d", i), "Rename it."); err != nil {
+			if _, err := Share(t.Context(), f.afresh(), object, Sharing{User: users[i], Name: fmt.Sprintf("i%d", i), Remedy: "Rename it."}); err != nil {
 				t.Errorf("user %d: %v", i, err)
 			}
 		})
@@ -269,12 +269,12 @@ func TestShared(t *testing.T) {
 	want(t, "users", Users(live), []string{"i0", "i1", "i2", "i3", "i4", "i5"})
 
 	f.plane.Kubectl(t, "-n", "shared", "patch", "configmap", "common", "--type=merge", "-p", `{"data":{"one":"by hand"}}`)
-	drift, err := SharedDrift(t.Context(), f.afresh(), object, users[0], "i0")
+	drift, err := SharedDrift(t.Context(), f.afresh(), object, Sharing{User: users[0], Name: "i0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want(t, "drift", drift, map[string]string{"ConfigMap/shared/common data.one": "by hand → 1"})
-	if _, err := Share(t.Context(), f.Cluster, object, users[0], "i0", "Rename it."); err != nil {
+	if _, err := Share(t.Context(), f.Cluster, object, Sharing{User: users[0], Name: "i0", Remedy: "Rename it."}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "repaired by one, for all", row(f.read("common").Data, len(Users(live))), row(map[string]string{"one": "1"}, 6))
@@ -295,9 +295,9 @@ func TestShared(t *testing.T) {
 	group.Wait()
 	want(t, "the last leaves, but may not delete", leave(f.Cluster, users[5], func(context.Context) (string, error) { return "somebody said no", nil }), "somebody said no")
 	want(t, "one comes as the last leaves", leave(f.Cluster, users[5], func(ctx context.Context) (string, error) {
-		_, err := Share(ctx, f.afresh(), object, users[3], "i3", "Rename it.")
+		_, err := Share(ctx, f.afresh(), object, Sharing{User: users[3], Name: "i3", Remedy: "Rename it."})
 		return "", err
-	}), "somebody began to use it at the same moment")
+	}), "it is still used by i3")
 	want(t, "the last leaves", leave(f.Cluster, users[3], agree), "")
 	if f.read("common") != nil {
 		t.Error("the shared object is still there")
@@ -305,7 +305,7 @@ func TestShared(t *testing.T) {
 	want(t, "gone already", leave(f.Cluster, users[3], agree), "")
 
 	f.plane.Kubectl(t, "-n", "shared", "create", "configmap", "common")
-	_, err = Share(t.Context(), f.Cluster, object, users[0], "i0", "Rename it.")
+	_, err = Share(t.Context(), f.Cluster, object, Sharing{User: users[0], Name: "i0", Remedy: "Rename it."})
 	refused(t, err, "ConfigMap/shared/common exists already and is not shared", "berth did not create it. Rename it.")
 	want(t, "a stranger's", leave(f.Cluster, users[0], agree), "it is not a shared object of berth's")
 }
@@ -319,7 +319,7 @@ func TestWait(t *testing.T) {
 	f.plane.Kubectl(t, "-n", "wait", "delete", "configmap", "held", "--wait=false")
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	err := WaitGone(short, f.Cluster, cluster.ConfigMaps, "wait", "held")
+	err := WaitGone(short, f.Cluster, cluster.ConfigMaps, "wait", "held", "")
 	if err == nil || !strings.Contains(err.Error(), "The time limit was reached after 1s: ConfigMap/wait/held on plane: finalizers: example.com/hold") ||
 		!strings.Contains(err.Error(), "Look at: kubectl --context plane describe configmap held -n wait") || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
@@ -328,7 +328,7 @@ func TestWait(t *testing.T) {
 	restore := f.proxy.Fail(nil, fleettest.BadGateway)
 	done := make(chan error, 1)
 	f.proxy.Reset()
-	go func() { done <- WaitGone(t.Context(), f.Cluster, cluster.ConfigMaps, "wait", "held") }()
+	go func() { done <- WaitGone(t.Context(), f.Cluster, cluster.ConfigMaps, "wait", "held", "") }()
 	fleettest.Eventually(t, func(context.Context) error {
 		if n := f.proxy.Count("get configmaps"); n < 2 {
 			return fmt.Errorf("%d looks", n)

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
@@ -18,16 +19,20 @@ import (
 // listsAtOnce bounds how many kinds of a namespace are listed at the same time.
 const listsAtOnce = 8
 
-// everyNamespaceHas are the objects that Kubernetes itself puts into every namespace.
+// everyNamespaceHas are the objects that Kubernetes itself puts into every namespace, of the core group.
 var everyNamespaceHas = []string{"ServiceAccount/default", "ConfigMap/kube-root-ca.crt"}
 
-// byproducts are kinds that come with other objects and go with them: nobody loses anything with them alone.
-var byproducts = []string{"Event", "Endpoints", "EndpointSlice", "Lease"}
+// byproducts are kinds that come with other objects and go with them: nobody loses anything with them alone. The group
+// counts: a CRD may call its kind Lease too.
+var byproducts = []schema.GroupKind{
+	{Kind: "Event"}, {Group: "events.k8s.io", Kind: "Event"}, {Kind: "Endpoints"},
+	{Group: "discovery.k8s.io", Kind: "EndpointSlice"}, {Group: "coordination.k8s.io", Kind: "Lease"},
+}
 
 // Leftovers lists what in a namespace is not ours, volume claims included, each as Kind/name, sorted. An object is ours
-// when it carries the owner's mark, or when its owner references lead to one that does. What Kubernetes itself puts
+// when it carries the resource's mark, or when its owner references lead to one that does. What Kubernetes itself puts
 // into every namespace does not count. A kind that cannot be listed is an error, since nothing is known of its objects.
-func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, owner Owner) ([]string, error) {
+func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, terms Terms) ([]string, error) {
 	kinds, silent, err := c.NamespacedKinds(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +50,7 @@ func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, owner 
 	}
 	ours := map[types.UID]bool{}
 	for _, object := range all {
-		if Inspect(object, owner).Standing == Ours {
+		if terms.Marked(object) {
 			ours[object.GetUID()] = true
 		}
 	}
@@ -59,8 +64,8 @@ func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, owner 
 	}
 	var foreign []string
 	for _, object := range all {
-		name := object.GetKind() + "/" + object.GetName()
-		if ours[object.GetUID()] || slices.Contains(everyNamespaceHas, name) || slices.Contains(byproducts, object.GetKind()) {
+		name, core := object.GetKind()+"/"+object.GetName(), object.GroupVersionKind().Group == ""
+		if ours[object.GetUID()] || core && slices.Contains(everyNamespaceHas, name) {
 			continue
 		}
 		foreign = append(foreign, name)
@@ -78,7 +83,7 @@ func metadataOf(ctx context.Context, c *cluster.Cluster, kinds []cluster.Kind, n
 		slots = make(chan struct{}, listsAtOnce)
 	)
 	for _, kind := range kinds {
-		if slices.Contains(byproducts, kind.Kind) {
+		if slices.Contains(byproducts, schema.GroupKind{Group: kind.Group, Kind: kind.Kind}) {
 			continue
 		}
 		group.Go(func() {

@@ -70,8 +70,8 @@ func mark(object *unstructured.Unstructured, owner Owner, created bool) {
 	}
 }
 
-// carry takes over from the live object what its marks remember: who managed it before it was adopted. An adoption
-// itself begins to remember.
+// carry takes over from the live object what its marks remember: who managed it before it was adopted, and the step
+// that an interrupted apply was in. An adoption itself begins to remember.
 func carry(object, live *unstructured.Unstructured, adopting bool) {
 	before := live.GetAnnotations()[AnnotationManagedBefore]
 	if label := live.GetLabels()[LabelManagedBy]; adopting && before == "" && label != ManagedBy {
@@ -79,6 +79,9 @@ func carry(object, live *unstructured.Unstructured, adopting bool) {
 	}
 	if before != "" {
 		setAnnotation(object, AnnotationManagedBefore, before)
+	}
+	if step := live.GetAnnotations()[AnnotationStep]; step != "" {
+		setAnnotation(object, AnnotationStep, step)
 	}
 }
 
@@ -112,6 +115,8 @@ const (
 	Others
 	// Foreign: berth did not put it there.
 	Foreign
+	// Shared: several resources use it, so it can be no one's own.
+	Shared
 )
 
 // Claim is what the marks of a live object say.
@@ -131,6 +136,8 @@ func Inspect(live *unstructured.Unstructured, owner Owner) Claim {
 	claim := Claim{Standing: Foreign, Keepers: Keepers(live)}
 	named, ok := ParseOwner(live)
 	switch {
+	case IsShared(live):
+		claim.Standing = Shared
 	case ok && named == owner:
 		claim.Standing = Ours
 	case ok:

@@ -67,6 +67,19 @@ func (t Terms) holds(live *unstructured.Unstructured) bool {
 	return t.Held && (t.UID == "" || t.UID == live.GetUID())
 }
 
+// Marked tells whether a live object carries the resource's own mark, or the one that it had under another `owner`
+// where the state holds it.
+func (t Terms) Marked(live *unstructured.Unstructured) bool {
+	claim := Inspect(live, t.Owner)
+	return claim.Standing == Ours || claim.Standing == Others && t.holds(live) && claim.Owner.Resource == t.Owner.Resource
+}
+
+// Ours tells whether a live object is the resource's to take away: it is marked, or the state holds it although its
+// marks were taken off.
+func (t Terms) Ours(live *unstructured.Unstructured) bool {
+	return t.Marked(live) || Inspect(live, t.Owner).Standing == Foreign && t.holds(live)
+}
+
 // Verdict is what applying an object would do.
 type Verdict int
 
@@ -122,6 +135,12 @@ func Judge(c *cluster.Cluster, object Object, terms Terms, live *unstructured.Un
 			return Outlook{Verdict: Update}, nil
 		}
 		return Outlook{}, belongsToOther(c, object, claim.Owner)
+	case Shared:
+		return Outlook{}, &cluster.Problem{
+			Summary: fmt.Sprintf("%s is shared", object.Describe()),
+			Detail: fmt.Sprintf("refusing: %s on %s is shared by resources of berth (%s) and can be no single one's, not even with adopt. "+
+				"Choose another name.", object.Describe(), c.Context(), strings.Join(Users(live), ", ")),
+		}
 	}
 	if terms.holds(live) {
 		return Outlook{Verdict: Update}, nil
@@ -195,8 +214,31 @@ func ConvergeFrom(ctx context.Context, c *cluster.Cluster, object Object, terms 
 	if err != nil {
 		return nil, err
 	}
+	namespace, name := object.Desired.GetNamespace(), object.Desired.GetName()
+	if outlook.Verdict == Resume && c.TakenByOther(ctx, object.Kind, namespace, name, terms.Owner.String()) {
+		return nil, &cluster.Problem{
+			Summary: fmt.Sprintf("Two resources want %s", object.Describe()),
+			Detail: fmt.Sprintf("refusing: another resource of this configuration has just applied %s on %s, and both would change and delete it. "+
+				"Take one of them out, or give it another name.", object.Describe(), c.Context()),
+		}
+	}
+	if live != nil && live.GetDeletionTimestamp() != nil {
+		// What is being deleted cannot be kept: it is made anew as soon as it is gone.
+		if err := WaitGone(ctx, c, object.Kind, namespace, name, live.GetUID()); err != nil {
+			return nil, err
+		}
+		live, outlook.Verdict = nil, Create
+	}
+	applied, err := write(ctx, c, object, terms, live, outlook.Verdict)
+	if err == nil {
+		c.Take(ctx, object.Kind, namespace, name, terms.Owner.String())
+	}
+	return applied, err
+}
+
+func write(ctx context.Context, c *cluster.Cluster, object Object, terms Terms, live *unstructured.Unstructured, verdict Verdict) (*unstructured.Unstructured, error) {
 	wanted := object.Desired.DeepCopy()
-	if outlook.Verdict == Create {
+	if verdict == Create {
 		c.Progress(ctx, object.Describe(), "create", "")
 		mark(wanted, terms.Owner, true)
 		created, err := c.Create(ctx, object.Kind, wanted, FieldManager)
@@ -213,16 +255,18 @@ func ConvergeFrom(ctx context.Context, c *cluster.Cluster, object Object, terms 
 	if err := c.TakeFields(ctx, object.Kind, live, FieldManager); err != nil {
 		return nil, explainWrite(c, object, err)
 	}
-	mark(wanted, terms.Owner, Created(live))
-	carry(wanted, live, outlook.Verdict == Adopt)
+	// What is adopted was not created by this resource, whatever the marks of one before it say.
+	mark(wanted, terms.Owner, Created(live) && verdict != Adopt)
+	carry(wanted, live, verdict == Adopt)
 	wanted.SetUID(live.GetUID())
 	applied, err := c.Apply(ctx, object.Kind, wanted, cluster.ApplyOptions{FieldManager: FieldManager, Force: true})
 	return applied, explainWrite(c, object, err)
 }
 
-// Remove takes an object away: deleted when berth created it, stripped of our marks when it was adopted, left alone
-// when it is not ours. It returns what became of it, for the caller to tell; an object that is gone already is Gone.
-func Remove(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string, owner Owner, retain bool) (Removal, error) {
+// Remove takes an object away: deleted, and waited for until it is gone, when berth created it; stripped of our marks when
+// it was adopted; left alone when it is not ours, or when another resource of the same apply has it now. It returns what
+// became of it, for the caller to tell; an object that is gone already is Gone.
+func Remove(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string, terms Terms, retain bool) (Removal, error) {
 	live, err := c.Fetch(ctx, kind, namespace, name)
 	if err != nil {
 		return Kept, err
@@ -230,12 +274,18 @@ func Remove(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespac
 	if live == nil {
 		return Gone, nil
 	}
-	if claim := Inspect(live, owner); claim.Standing != Ours {
+	if c.TakenByOther(ctx, kind, namespace, name, terms.Owner.String()) {
+		return Replaced, nil
+	}
+	if !terms.Ours(live) {
 		return NotOurs, nil
 	}
 	if Created(live) && !retain {
 		c.Progress(ctx, Describe(live), "delete", "")
-		return Deleted, c.Delete(ctx, kind, namespace, name, live.GetUID())
+		if err := c.Delete(ctx, kind, namespace, name, live.GetUID()); err != nil {
+			return Kept, err
+		}
+		return Deleted, WaitGone(ctx, c, kind, namespace, name, live.GetUID())
 	}
 	c.Progress(ctx, Describe(live), "release", "it stays on the cluster without berth's marks")
 	return Kept, Unmark(ctx, c, kind, live)
@@ -247,12 +297,14 @@ type Removal int
 const (
 	// Gone: the cluster answered NotFound.
 	Gone Removal = iota
-	// Deleted: its deletion was accepted.
+	// Deleted: it was deleted.
 	Deleted
 	// Kept: it stays, without our marks.
 	Kept
 	// NotOurs: it carries somebody else's mark, or none, and was left alone.
 	NotOurs
+	// Replaced: the resource that takes this one's place has it now.
+	Replaced
 )
 
 // Unmark takes our marks, every label and annotation below berth.dev/, off an object, says again who managed it before

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 )
@@ -54,10 +55,9 @@ func Wait(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace,
 	}, func(ctx context.Context) []string { return Explain(ctx, c, kind, namespace, name) })
 }
 
-// WaitGone waits until the cluster answers NotFound for an object, or has another one by its name. What holds it up
-// (finalizers, what a namespace still contains) is in the error.
-func WaitGone(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string) error {
-	var first *unstructured.Unstructured
+// WaitGone waits until the cluster answers NotFound for an object, or has one with another UID by its name; without a uid
+// it is the object that is met first. What holds it up (finalizers, what a namespace still contains) is in the error.
+func WaitGone(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string, uid types.UID) error {
 	return poll(ctx, c, Name(kind.Kind, namespace, name), "wait until it is gone", func() (bool, string, error) {
 		live, err := c.Fetch(ctx, kind, namespace, name)
 		if err != nil {
@@ -67,10 +67,10 @@ func WaitGone(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namesp
 		if live == nil {
 			return true, "", nil
 		}
-		if first == nil {
-			first = live
+		if uid == "" {
+			uid = live.GetUID()
 		}
-		return live.GetUID() != first.GetUID(), heldUp(live), nil
+		return live.GetUID() != uid, heldUp(live), nil
 	}, func(ctx context.Context) []string { return Explain(ctx, c, kind, namespace, name) })
 }
 

@@ -51,7 +51,7 @@ func CheckNamespace(ctx context.Context, c Cluster, wanted Namespace) []Check {
 			skipped(security, "namespace %q does not exist", wanted.Name),
 		}
 	default:
-		checks = []Check{checkLiveNamespace(c, name, wanted, object), checkPodSecurity(security, wanted, object)}
+		checks = []Check{checkLiveNamespace(c, name, wanted, object), CheckPodSecurity(security, wanted, object)}
 	}
 	if wanted.PodSecurity == "" {
 		return checks[:1]
@@ -80,7 +80,9 @@ func checkLiveNamespace(c Cluster, name string, wanted Namespace, object *unstru
 	return passed(name, "namespace %q exists and has no owner", wanted.Name)
 }
 
-func checkPodSecurity(name string, wanted Namespace, object *unstructured.Unstructured) Check {
+// CheckPodSecurity tells whether the Pod Security level that a live namespace enforces admits pods that need the level of
+// wanted. name is the check's.
+func CheckPodSecurity(name string, wanted Namespace, object *unstructured.Unstructured) Check {
 	enforced, labeled := object.GetLabels()[podSecurityEnforce]
 	if !labeled {
 		return passed(name, "namespace %q has no label %s, so the cluster's default holds, which is privileged unless its administrator chose another", wanted.Name, podSecurityEnforce)

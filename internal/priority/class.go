@@ -105,10 +105,14 @@ func CheckUnused(ctx context.Context, c *cluster.Cluster, class string) error {
 	if err != nil || len(users) == 0 {
 		return err
 	}
+	operator := ""
+	if slices.ContainsFunc(users, func(pod string) bool { return strings.Contains(pod, "/berth-operator-") }) {
+		operator = " The berth-operator pod is that of the operator that instances share, which stays after the last of them unless it has remove_operator = true."
+	}
 	return &cluster.Problem{
 		Summary: fmt.Sprintf("PriorityClass/%s is in use", class),
 		Detail: fmt.Sprintf("refusing: PriorityClass/%s on %s is named by %d pod(s): %s. Without the class Kubernetes creates no more pods that name it. "+
-			"Remove them first, or set deletion_policy = \"retain\" to leave the class on the cluster.", class, c.Context(), len(users), Some(users)),
+			"Remove them first, or set deletion_policy = \"retain\" to leave the class on the cluster.%s", class, c.Context(), len(users), Some(users), operator),
 	}
 }
 
@@ -145,7 +149,7 @@ func Apply(ctx context.Context, c *cluster.Cluster, class Class, terms kube.Term
 	if err := c.Delete(ctx, cluster.PriorityClasses, "", class.Name, live.GetUID()); err != nil {
 		return nil, err
 	}
-	if err := kube.WaitGone(ctx, c, cluster.PriorityClasses, "", class.Name); err != nil {
+	if err := kube.WaitGone(ctx, c, cluster.PriorityClasses, "", class.Name, live.GetUID()); err != nil {
 		return nil, err
 	}
 	return kube.Converge(ctx, c, class.Object(), terms)

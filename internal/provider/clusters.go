@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
@@ -67,10 +68,11 @@ func clustersAttribute() schema.Attribute {
 				Attributes: map[string]schema.Attribute{
 					"api_version": schema.StringAttribute{Required: true, MarkdownDescription: "`client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`."},
 					"command":     schema.StringAttribute{Required: true, MarkdownDescription: "The program: a path, or a name on the PATH."},
-					"args":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Its arguments."},
+					"args":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Its arguments.", Validators: []validator.List{noNulls{}}},
 					"env": schema.MapAttribute{
 						Optional: true, Sensitive: true, ElementType: types.StringType,
 						MarkdownDescription: "Environment variables for this plugin alone, on top of the provider's own environment.",
+						Validators:          []validator.Map{noNulls{}},
 					},
 				},
 			},

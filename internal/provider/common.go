@@ -92,7 +92,7 @@ func withCommon(ctx context.Context, what, idFormat string, own map[string]schem
 		"adopt_from": schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "The controllers from which it may be adopted although they keep it in place, in the words of the refusal, such as `helm/kube-system/traefik` or `argocd/guestbook`. Default: none. Changing it later touches only the state.",
-			Validators:          []validator.List{listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
+			Validators:          []validator.List{noNulls{}, listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
 		},
 		"deletion_policy": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(uninstall),

@@ -9,7 +9,11 @@ import (
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
 )
 
-const list = "list priorityclasses.scheduling.k8s.io"
+const (
+	list = "list priorityclasses.scheduling.k8s.io"
+	// review is a question about a permission: get, create, patch and delete, for all classes of a process.
+	review = "create selfsubjectaccessreviews.authorization.k8s.io"
+)
 
 // What a plan asks the API server follows from the kinds, not from the number of objects; an apply asks for each
 // object only what its write needs (promise 12).
@@ -31,7 +35,7 @@ resource "berth_priority_class" "many" {
 
 	b.use(many("first"))
 	b.MustPlan()
-	b.requests(map[string]int{"get namespaces": 1, list: 1})
+	b.requests(map[string]int{"get namespaces": 1, list: 1, review: 4})
 	same(t, "lists of metadata only", b.proxy.CountIf(func(r fleettest.Request) bool {
 		return r.Verb == "list" && strings.Contains(r.Accept, "as=PartialObjectMetadataList")
 	}), 1)
@@ -40,7 +44,7 @@ resource "berth_priority_class" "many" {
 	// An apply is a plan and then another process, in which the runner plans each object once more before its write.
 	b.proxy.Reset()
 	b.MustApply()
-	b.requests(map[string]int{"get namespaces": 2, list: 2, "get priorityclasses.scheduling.k8s.io": count, "create priorityclasses.scheduling.k8s.io": count})
+	b.requests(map[string]int{"get namespaces": 2, list: 2, review: 8, "get priorityclasses.scheduling.k8s.io": count, "create priorityclasses.scheduling.k8s.io": count})
 
 	b.proxy.Reset()
 	b.PlanIsEmpty()
@@ -54,7 +58,7 @@ resource "berth_priority_class" "many" {
 	b.use(many("second"))
 	b.proxy.Reset()
 	b.MustApply()
-	b.requests(map[string]int{"get namespaces": 2, list: 2, "get priorityclasses.scheduling.k8s.io": 1, "patch priorityclasses.scheduling.k8s.io": 2})
+	b.requests(map[string]int{"get namespaces": 2, list: 2, review: 8, "get priorityclasses.scheduling.k8s.io": 1, "patch priorityclasses.scheduling.k8s.io": 2})
 
 	b.proxy.Reset()
 	b.MustDestroy()

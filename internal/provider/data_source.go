@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
-	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
@@ -229,13 +228,13 @@ func table(rows [][]string) string {
 func nodeSelectorAttribute(description string) schema.Attribute {
 	return schema.MapAttribute{
 		Optional: true, ElementType: types.StringType, MarkdownDescription: description,
-		Validators: []validator.Map{mapvalidator.NoNullValues()},
+		Validators: []validator.Map{noNulls{}},
 	}
 }
 
 func tolerationsAttribute(description string) schema.Attribute {
 	return schema.ListNestedAttribute{
-		Optional: true, MarkdownDescription: description,
+		Optional: true, MarkdownDescription: description, Validators: []validator.List{noNulls{}},
 		NestedObject: schema.NestedAttributeObject{
 			Validators: []validator.Object{tolerationCheck{}},
 			Attributes: map[string]schema.Attribute{
@@ -261,7 +260,7 @@ func sizesAttribute(description string) schema.Attribute {
 				Validators: []validator.String{cpuQuantity()},
 			},
 		}},
-		Validators: []validator.Map{mapvalidator.NoNullValues()},
+		Validators: []validator.Map{noNulls{}},
 	}
 }
 
@@ -270,6 +269,6 @@ func namesAttribute(description string, each ...validator.String) schema.ListAtt
 	each = append([]validator.String{stringvalidator.LengthAtLeast(1)}, each...)
 	return schema.ListAttribute{
 		Optional: true, ElementType: types.StringType, MarkdownDescription: description,
-		Validators: []validator.List{listvalidator.NoNullValues(), listvalidator.UniqueValues(), listvalidator.ValueStringsAre(each...)},
+		Validators: []validator.List{noNulls{}, listvalidator.UniqueValues(), listvalidator.ValueStringsAre(each...)},
 	}
 }

@@ -28,7 +28,9 @@ type definition[M any, P interface {
 	object func(P) (namespace, name types.String)
 	// knobs are attributes, besides the common ones, whose change touches only the state.
 	knobs []string
-	// volatile are computed attributes that an update may change; all others keep their value.
+	// volatile are computed attributes that a change on the cluster may move; all others keep their value. The runner
+	// plans once more right before it applies, and refuses a value that was known before and is another one then: what
+	// is seen on the cluster is therefore unknown in every plan that changes something.
 	volatile []string
 
 	// plan checks a create or an update and fills in what is known already. It runs also when nothing changes, for
@@ -55,8 +57,11 @@ type call[M any] struct {
 	owner kube.Owner
 	// plan is what shall be, state what was (nil at create), config what the user wrote (at plan).
 	plan, state, config *M
-	// changing is false for a plan that changes nothing.
+	// changing is false for a plan that changes nothing on the cluster.
 	changing bool
+	// stateOnly is set when only knobs of the state differ: the apply of such a plan does nothing else, so that what has
+	// moved on the cluster since has to wait for the next plan.
+	stateOnly bool
 	// marked is set once berth has written its marks on the objects; after an import it has not.
 	marked      bool
 	diagnostics *diag.Diagnostics
@@ -129,6 +134,7 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 	base.ID = types.StringValue(importID(base.Cluster, name))
 	base.ClusterUID, base.Drift = types.StringValue(uid), noDrift
 	call := &call[M]{cluster: c, owner: e.owner(c, name), plan: &plan, changing: true, diagnostics: &resp.Diagnostics}
+	defer e.provider.turns.take(uid + "/" + call.owner.String())()
 	if err := ended(ctx, doing, limit, e.create(ctx, call)); err != nil {
 		// No state: a create that fails and returns state is tainted and replaced, which would be destruction.
 		written := record.Lines()
@@ -255,6 +261,7 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 		cluster: c, owner: e.owner(c, name), plan: &plan, state: &state, config: &config,
 		changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics,
 	}
+	defer e.provider.turns.take(uid + "/" + call.owner.String())()
 	if err := ended(ctx, doing, limit, e.update(ctx, call)); err != nil {
 		addError(&resp.Diagnostics, doing, err, record.Lines())
 		return
@@ -296,6 +303,7 @@ func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
 	resp.Diagnostics.Append(diagnostics...)
 	call := &call[M]{cluster: c, owner: e.owner(c, name), state: &state, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
+	defer e.provider.turns.take(base.ClusterUID.ValueString() + "/" + call.owner.String())()
 	if err := ended(ctx, doing, limit, e.remove(ctx, call)); err != nil {
 		addError(&resp.Diagnostics, doing, err, record.Lines())
 	}

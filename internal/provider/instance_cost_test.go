@@ -32,43 +32,33 @@ resource "berth_instance" "many" {
 }
 `, classes, instances, kit)
 	}
-	b.use(many(100, 20, "1"))
-	b.proxy.Reset()
-	b.MustPlan()
-	create := b.proxy.Counts()
-	b.MustApply()
-	b.proxy.Reset()
-	b.PlanIsEmpty()
-	b.requests(map[string]int{
-		"get /version":    1,
-		"get namespaces":  1, // kube-system, for the identity
-		"list namespaces": 1, "list configmaps": 1, "list nodes": 1,
-		"list priorityclasses.scheduling.k8s.io": 2, // what is ours, and all, for the classes that are named
-		"get priorityclasses.scheduling.k8s.io":  3, // the first few that are named are asked for by name
-	})
-	b.connections()
-	b.use(many(100, 20, "2"))
-	b.proxy.Reset()
-	b.MustPlan()
-	update := b.proxy.Counts()
-
-	// Half as many cost the same, whatever is planned.
-	b.use(many(50, 10, "1"))
-	b.MustApply()
-	b.proxy.Reset()
-	b.PlanIsEmpty()
-	b.requests(map[string]int{
-		"get /version": 1, "get namespaces": 1, "list namespaces": 1, "list configmaps": 1, "list nodes": 1,
-		"list priorityclasses.scheduling.k8s.io": 2, "get priorityclasses.scheduling.k8s.io": 3,
-	})
-	b.use(many(50, 10, "2"))
-	b.proxy.Reset()
-	b.MustPlan()
-	same(t, "requests of a plan that updates", b.proxy.Counts(), update)
-	b.MustDestroy()
-	b.use(many(50, 10, "1"))
-	b.proxy.Reset()
-	b.MustPlan()
-	same(t, "requests of a plan that creates", b.proxy.Counts(), create)
-	same(t, "what carries a mark", everything(t, c, anyMark), []string{})
+	plan := func(classes, instances int, kit string) map[string]int {
+		t.Helper()
+		b.use(many(classes, instances, kit))
+		b.proxy.Reset()
+		b.MustPlan()
+		b.connections()
+		return b.proxy.Counts()
+	}
+	asked := map[int][3]map[string]int{}
+	for _, instances := range []int{4, 20} {
+		create := plan(5*instances, instances, "1")
+		b.MustApply()
+		b.proxy.Reset()
+		b.PlanIsEmpty()
+		b.requests(map[string]int{
+			"get /version":    1,
+			"get namespaces":  1, // kube-system, for the identity
+			"list namespaces": 1, "list configmaps": 1, "list nodes": 1,
+			"list priorityclasses.scheduling.k8s.io": 2, // what is ours, and all, for the classes that are named
+			"get priorityclasses.scheduling.k8s.io":  3, // the first few that are named are asked for by name
+		})
+		asked[instances] = [3]map[string]int{create, b.proxy.Counts(), plan(5*instances, instances, "2")}
+		if instances == 4 {
+			b.MustDestroy()
+		}
+	}
+	for i, what := range []string{"creates", "changes nothing", "updates"} {
+		same(t, "requests of a plan that "+what, asked[20][i], asked[4][i])
+	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
 )
 
-// Destroy refuses to take foreign objects along, volume claims included, at plan and at apply, with the list; and then
-// does what force_destroy or deletion_policy say, which change by a state-only update (J69, Y1, promises 3 and 10).
+// Destroy refuses to take foreign objects along, volume claims included, with the list: the plan warns of it, because
+// they may be gone by then, and the apply refuses. Then it does what force_destroy or deletion_policy say, which change by a state-only update (J69, Y1, promises 3 and 10).
 func TestInstanceDestroy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, tofutest.Options{})
@@ -25,12 +25,14 @@ func TestInstanceDestroy(t *testing.T) {
 		`^refusing: namespace "` + name + `" on shared would be deleted with 2 object\(s\) that berth did not create: ConfigMap/theirs, PersistentVolumeClaim/data\. ` +
 			`Remove them, or set force_destroy = true to delete them with the namespace, or deletion_policy = "retain" to leave the namespace\. Nothing was applied\.$`,
 	}
+	warned := `^Namespace "` + name + `" on shared has 2 object\(s\) that berth did not create: ConfigMap/theirs, PersistentVolumeClaim/data\. The destroy will be refused unless they are gone by then\. Remove them, or set force_destroy = true `
 	b.proxy.Reset()
-	b.Plan("-destroy").Error(t, refused[0], refused[1])
+	b.MustPlan("-destroy").Warning(t, refused[0], warned)
 	b.Destroy().Error(t, refused[0], refused[1])
 	// A replacement begins with a destroy, which no other plan looks at.
 	b.use(instance("this", unique("renamed"), classes))
-	b.Plan().Error(t, refused[0], refused[1])
+	b.MustPlan().Warning(t, refused[0], warned)
+	b.Apply().Error(t, refused[0], refused[1])
 	b.unwritten()
 	b.NoTaint()
 

@@ -262,6 +262,7 @@ func (b *bench) unwritten() {
 
 // quoted is a text for a pattern.
 func quoted(text string) string { return regexp.QuoteMeta(text) }
+
 // Short names for what tests say often.
 type (
 	ctx       = context.Context

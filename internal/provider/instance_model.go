@@ -139,6 +139,7 @@ func (m *instanceModel) spec(ctx context.Context, platforms []string) instance.S
 		Name: m.Name.ValueString(), Namespace: m.Namespace.ValueString(), KubernetesFloor: m.KubernetesFloor.ValueString(),
 		Registry: m.Registry.ValueString(), KitRegistry: m.KitRegistry.ValueString(), KitVersion: m.KitVersion.ValueString(),
 		SandboxImages: stringMap(ctx, m.SandboxImages), Platforms: platforms, Derived: m.Platforms.IsNull(),
+		RemoveOperator: m.RemoveOperator.ValueBool(),
 	}
 	if !m.Platforms.IsNull() {
 		spec.Platforms = m.platforms(ctx)

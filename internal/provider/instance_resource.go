@@ -24,11 +24,17 @@ func newInstance() resource.Resource {
 		schema:   instanceSchema,
 		object:   func(m *instanceModel) (types.String, types.String) { return m.Namespace, m.Name },
 		knobs:    []string{"force_destroy", "remove_operator", "preflight"},
-		volatile: []string{"conditions", "operator_version"},
+		volatile: movingOutputs,
 		plan:     planInstance, planDelete: planDeleteInstance,
 		create: createInstance, read: readInstance, update: updateInstance, remove: removeInstance,
 		adopt: importInstance,
 	})
+}
+
+// movingOutputs are the outputs that follow from what moves on the cluster by itself: its nodes first of all.
+var movingOutputs = []string{
+	"conditions", "operator_version", "kubernetes_version", "created_namespace", "namespace_uid", "effective_platforms", "content_hash",
+	"sandbox_nodes", "excluded_nodes", "schedulable_nodes", "skipped_architectures",
 }
 
 func (m *instanceModel) terms(ctx context.Context, owner kube.Owner) kube.Terms {
@@ -47,6 +53,10 @@ func held(ctx context.Context, call *call[instanceModel]) *instance.Spec {
 
 func planInstance(ctx context.Context, call *call[instanceModel]) error {
 	plan := call.plan
+	if call.stateOnly {
+		warnUnready(ctx, call)
+		return nil
+	}
 	if call.config.Namespace.IsNull() && call.state == nil {
 		plan.Namespace = plan.Name
 	}
@@ -56,28 +66,36 @@ func planInstance(ctx context.Context, call *call[instanceModel]) error {
 	if !plan.known(ctx) {
 		return planUnknownInstance(ctx, call)
 	}
-	var before []string
-	if call.state != nil && call.state.Platforms.IsNull() {
-		before = stringList(ctx, call.state.EffectivePlatforms)
-	}
 	spec := plan.spec(ctx, nil)
-	platforms, err := spec.PlatformsOf(ctx, call.cluster, before)
+	inUse := platformsInUse(ctx, call)
+	platforms, err := spec.PlatformsOf(ctx, call.cluster, inUse)
 	if err != nil {
 		return err
 	}
 	spec.Platforms = platforms
-	if call.state != nil && call.state.ContentHash.ValueString() != spec.ContentHash() {
+	if !call.changing && call.state.ContentHash.ValueString() != spec.ContentHash() {
 		call.changing = true
-		plan.Conditions = types.MapUnknown(conditionType)
+		openOutputsNamed(plan, movingOutputs)
+		if grown := instance.Union(inUse, platforms); len(grown) > len(inUse) {
+			call.warn(fmt.Sprintf("The platforms of instance %q on cluster %q grow", plan.Name.ValueString(), call.cluster.Name()),
+				"Its nodes are of more platforms now than are in use: %s becomes %s.", strings.Join(inUse, ", "), strings.Join(grown, ", "))
+		}
 	}
 	plan.setDerived(ctx, spec)
+	if !call.changing {
+		warnUnready(ctx, call)
+		return nil
+	}
+	if spec.Derived {
+		// Which nodes there will be at the apply is not known.
+		openOutputsNamed(plan, []string{"effective_platforms", "content_hash"})
+	} else {
+		plan.setNodes(ctx, instance.NodesSeen{})
+	}
 	if spec.Operator == nil {
 		plan.OperatorVersion = types.StringNull()
 	}
-	if !call.changing {
-		return nil
-	}
-	findings, err := spec.Check(ctx, call.cluster, plan.terms(ctx, call.owner), held(ctx, call))
+	findings, err := spec.Check(ctx, call.cluster, plan.terms(ctx, call.owner), held(ctx, call), plan.tests(ctx))
 	warnChecks(call.diagnostics, call.cluster, plan.Name.ValueString(), findings.Warnings)
 	if err != nil {
 		return err
@@ -85,14 +103,36 @@ func planInstance(ctx context.Context, call *call[instanceModel]) error {
 	call.cluster.Plan(cluster.Namespaces, "", spec.Namespace)
 	if call.state == nil {
 		planNewInstance(call, spec, findings)
+	}
+	return nil
+}
+
+// platformsInUse are those that the state's apply read from the nodes, to which others are added.
+func platformsInUse(ctx context.Context, call *call[instanceModel]) []string {
+	if call.state == nil || !call.state.Platforms.IsNull() {
 		return nil
 	}
-	if findings.Outlook.Verdict == kube.Create {
-		plan.NamespaceUID, plan.CreatedNamespace = types.StringUnknown(), types.BoolUnknown()
+	return stringList(ctx, call.state.EffectivePlatforms)
+}
+
+// warnUnready says of an instance that the plan leaves as it is what keeps it from being ready.
+func warnUnready(ctx context.Context, call *call[instanceModel]) {
+	conditions := map[string]condition{}
+	// The element type is that of the schema, so the conversion cannot fail.
+	call.state.Conditions.ElementsAs(ctx, &conditions, false)
+	if ready, seen := conditions["Ready"]; seen && ready.Status != "True" {
+		call.warn(fmt.Sprintf("Instance %q on cluster %q is not ready", call.state.Name.ValueString(), call.cluster.Name()), "%s", ready.Message)
 	}
-	// Which nodes a changed placement leads to is known already, so that nothing that refers to them is unknown.
-	seen, err := spec.ObserveNodes(ctx, call.cluster)
-	plan.setNodes(ctx, seen)
+}
+
+// warnForeign says what a destroy would be refused for. It is no error at plan: what depends on the instance, such as a
+// Secret in its namespace, may be destroyed before it in the same run.
+func warnForeign(ctx context.Context, call *call[instanceModel], spec *instance.Spec, removal instance.Removal) error {
+	foreign, err := spec.Foreign(ctx, call.cluster, removal)
+	if len(foreign) > 0 {
+		call.warn(spec.Left(), "Namespace %q on %s has %d object(s) that berth did not create: %s. The destroy will be refused unless they are gone by then. %s",
+			spec.Namespace, call.cluster.Context(), len(foreign), strings.Join(foreign, ", "), instance.WaysOut)
+	}
 	return err
 }
 
@@ -100,10 +140,11 @@ func planInstance(ctx context.Context, call *call[instanceModel]) error {
 // create that follows it is planned by a call of its own.
 func planReplacedInstance(ctx context.Context, call *call[instanceModel]) error {
 	before := held(ctx, call)
-	removal := call.state.removal(before.Owner(call.cluster.Owner()))
-	if err := before.CheckRemove(ctx, call.cluster, removal); err != nil {
+	removal := call.state.removal(before.Owner(call.cluster.Owner()), call.marked)
+	if err := warnForeign(ctx, call, before, removal); err != nil {
 		return err
 	}
+	before.PlanRemoval(call.cluster)
 	if !removal.Retain && call.state.CreatedNamespace.ValueBool() {
 		call.cluster.PlanRemoval(cluster.Namespaces, "", before.Namespace)
 	}
@@ -127,10 +168,8 @@ func planUnknownInstance(ctx context.Context, call *call[instanceModel]) error {
 	plan := call.plan
 	call.warn(fmt.Sprintf("Checks of instance %q on cluster %q are put off to the apply", plan.Name.ValueString(), call.cluster.Name()),
 		"Some of its arguments are not known yet. Permissions, nodes, platforms, sizes, priorities, Secrets and quota were not checked; the apply checks them before it writes anything.")
-	plan.EffectivePlatforms = types.ListUnknown(types.StringType)
-	plan.ImageRefs, plan.KitImages = types.MapUnknown(types.StringType), types.MapUnknown(types.StringType)
-	plan.ContentHash, plan.EffectivePriorityClasses = types.StringUnknown(), types.ObjectUnknown(classesType.AttrTypes)
-	plan.Conditions, plan.OperatorVersion = types.MapUnknown(conditionType), types.StringUnknown()
+	openOutputsNamed(plan, movingOutputs)
+	openOutputsNamed(plan, []string{"image_refs", "kit_images", "effective_priority_classes"})
 	if plan.Name.IsUnknown() || plan.Namespace.IsUnknown() || plan.KubernetesFloor.IsUnknown() {
 		return nil
 	}
@@ -140,7 +179,13 @@ func planUnknownInstance(ctx context.Context, call *call[instanceModel]) error {
 }
 
 func planDeleteInstance(ctx context.Context, call *call[instanceModel]) error {
-	return held(ctx, call).CheckRemove(ctx, call.cluster, call.state.removal(call.owner))
+	before, removal := held(ctx, call), call.state.removal(call.owner, call.marked)
+	warnings, err := before.WarnLeaving(ctx, call.cluster, removal)
+	warnChecks(call.diagnostics, call.cluster, before.Name, warnings)
+	if err != nil {
+		return err
+	}
+	return warnForeign(ctx, call, before, removal)
 }
 
 func createInstance(ctx context.Context, call *call[instanceModel]) error {
@@ -162,16 +207,12 @@ func convergeInstance(ctx context.Context, call *call[instanceModel], platforms 
 	spec := plan.spec(ctx, platforms)
 	if platforms == nil {
 		var err error
-		var inUse []string
-		if before != nil {
-			inUse = before.Platforms
-		}
-		if spec.Platforms, err = spec.PlatformsOf(ctx, call.cluster, inUse); err != nil {
+		if spec.Platforms, err = spec.PlatformsOf(ctx, call.cluster, platformsInUse(ctx, call)); err != nil {
 			return err
 		}
 	}
 	terms := plan.terms(ctx, call.owner)
-	findings, err := spec.Check(ctx, call.cluster, terms, before)
+	findings, err := spec.Check(ctx, call.cluster, terms, before, plan.tests(ctx))
 	if findings.Outlook.Verdict == kube.Create {
 		// They are looked for when the namespace is there.
 		findings.Warnings = slices.DeleteFunc(findings.Warnings, func(check preflight.Check) bool { return strings.HasPrefix(check.Name, "secrets/") })
@@ -245,15 +286,15 @@ func readInstance(ctx context.Context, call *call[instanceModel]) (bool, error) 
 	return true, observeInstance(ctx, call, state, spec)
 }
 
-func (m *instanceModel) removal(owner kube.Owner) instance.Removal {
+func (m *instanceModel) removal(owner kube.Owner, marked bool) instance.Removal {
 	return instance.Removal{
-		Owner: owner, Retain: m.DeletionPolicy.ValueString() == retain,
+		Owner: owner, Held: marked, Retain: m.DeletionPolicy.ValueString() == retain,
 		Force: m.ForceDestroy.ValueBool(), RemoveOperator: m.RemoveOperator.ValueBool(),
 	}
 }
 
 func removeInstance(ctx context.Context, call *call[instanceModel]) error {
-	stays, err := held(ctx, call).Remove(ctx, call.cluster, call.state.removal(call.owner))
+	stays, err := held(ctx, call).Remove(ctx, call.cluster, call.state.removal(call.owner, call.marked))
 	if len(stays) > 0 {
 		call.warn(fmt.Sprintf("Something of instance %q stays on cluster %q", call.state.Name.ValueString(), call.cluster.Name()), "%s.", strings.Join(stays, ".\n"))
 	}

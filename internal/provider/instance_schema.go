@@ -68,13 +68,13 @@ func instanceArguments() map[string]schema.Attribute {
 		"sandbox_images": schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "The sandbox images by name. A reference without a registry is below `registry`. Default: none, and then no `registry` is needed. Changed in place.",
-			Validators:          []validator.Map{mapvalidator.KeysAre(dnsLabel()), mapvalidator.ValueStringsAre(imageReference())},
+			Validators:          []validator.Map{noNulls{}, mapvalidator.KeysAre(dnsLabel()), mapvalidator.ValueStringsAre(imageReference())},
 		},
 		"platforms": schema.SetAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "The platforms of the images: `linux/amd64`, `linux/arm64`. It replaces what the nodes say: then the nodes are not read, and sandbox nodes and sizes are not checked. " +
 				"Default: the platforms of the nodes that an ordinary pod or a sandbox can run on; as nodes come and go, that set only grows. Changed in place.",
-			Validators: []validator.Set{setvalidator.SizeAtLeast(1), platformsCheck{}},
+			Validators: []validator.Set{noNulls{}, setvalidator.SizeAtLeast(1), platformsCheck{}},
 		},
 		"sandbox": schema.SingleNestedAttribute{
 			Optional:            true,
@@ -82,11 +82,11 @@ func instanceArguments() map[string]schema.Attribute {
 			Attributes: map[string]schema.Attribute{
 				"node_selector": schema.MapAttribute{
 					Optional: true, ElementType: types.StringType, MarkdownDescription: "The labels that a node must have.",
-					Validators: []validator.Map{mapvalidator.SizeAtLeast(1)},
+					Validators: []validator.Map{noNulls{}, mapvalidator.SizeAtLeast(1)},
 				},
 				"tolerations": schema.ListNestedAttribute{
 					Optional: true, MarkdownDescription: "The taints that are tolerated.",
-					Validators: []validator.List{listvalidator.SizeAtLeast(1)},
+					Validators: []validator.List{noNulls{}, listvalidator.SizeAtLeast(1)},
 					NestedObject: schema.NestedAttributeObject{
 						Validators: []validator.Object{tolerationCheck{}},
 						Attributes: map[string]schema.Attribute{
@@ -106,7 +106,7 @@ func instanceArguments() map[string]schema.Attribute {
 		},
 		"sizes": schema.MapNestedAttribute{
 			Optional: true, MarkdownDescription: "The sizes of sandboxes by name. The runners silently drop a misspelt argument of a nested value: check the plan. Each sandbox requests its whole size. A size that no sandbox node holds, or that exceeds a quota, is a warning. Changed in place.",
-			Validators: []validator.Map{mapvalidator.SizeAtLeast(1), mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1))},
+			Validators: []validator.Map{noNulls{}, mapvalidator.SizeAtLeast(1), mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1))},
 			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 				"memory": schema.StringAttribute{
 					Optional: true, Computed: true, Default: stringdefault.StaticString(preflight.DefaultSize.Memory.String()),
@@ -127,25 +127,27 @@ func instanceArguments() map[string]schema.Attribute {
 		},
 		"required_secrets": schema.ListNestedAttribute{
 			Optional: true, MarkdownDescription: "Secrets that have to be in the namespace. One that is missing is refused when it is added; in a namespace that the same apply creates, the check follows after it. What is in them is never read into the state. Changed in place.",
+			Validators: []validator.List{noNulls{}},
 			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 				"name": schema.StringAttribute{Required: true, MarkdownDescription: "The Secret's name.", Validators: []validator.String{dnsSubdomain()}},
 				"keys": schema.ListAttribute{
 					Optional: true, ElementType: types.StringType, MarkdownDescription: "Keys that it has to have. Default: none in particular.",
-					Validators: []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(nonEmpty()...)},
+					Validators: []validator.List{noNulls{}, listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(nonEmpty()...)},
 				},
 			}},
 		},
 		"env_from": schema.ListAttribute{
 			Optional: true, ElementType: types.StringType, MarkdownDescription: "Secrets all of whose keys become environment variables. They have to exist, like `required_secrets`. Changed in place.",
-			Validators: []validator.List{listvalidator.ValueStringsAre(dnsSubdomain())},
+			Validators: []validator.List{noNulls{}, listvalidator.ValueStringsAre(dnsSubdomain())},
 		},
 		"env": schema.MapNestedAttribute{
 			Optional: true, MarkdownDescription: "Environment variables that come from one key of a Secret. It has to exist, like `required_secrets`. Changed in place.",
-			Validators:   []validator.Map{mapvalidator.KeysAre(envName())},
+			Validators:   []validator.Map{noNulls{}, mapvalidator.KeysAre(envName())},
 			NestedObject: schema.NestedAttributeObject{Attributes: secretKeyAttributes()},
 		},
 		"git_credentials": schema.ListNestedAttribute{
 			Optional: true, MarkdownDescription: "The Secrets with which git repositories are read, by the first that matches. Each names a `token`, an `ssh_key_secret`, or both. Changed in place.",
+			Validators: []validator.List{noNulls{}},
 			NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{gitCredentialCheck{}}, Attributes: map[string]schema.Attribute{
 				"match":          schema.StringAttribute{Required: true, MarkdownDescription: "Which repositories: a host, a URL prefix, or `*` for all.", Validators: nonEmpty()},
 				"token":          schema.SingleNestedAttribute{Optional: true, MarkdownDescription: "The key of a Secret that holds a token.", Attributes: secretKeyAttributes()},
@@ -153,12 +155,12 @@ func instanceArguments() map[string]schema.Attribute {
 			}},
 		},
 		"operator": schema.SingleNestedAttribute{
-			Optional: true, MarkdownDescription: "The operator that all instances of a cluster share; off unless given. A newer one that runs already is left as it is, never downgraded. Changed in place.",
+			Optional: true, MarkdownDescription: "The operator that all instances of a cluster share, in one namespace; off unless given. A newer one that runs already is left as it is, never downgraded. Changed in place; at an equal version only by the only instance that uses it, so raise `version` where others do. Taken out, it is uninstalled with the last instance that used it when `remove_operator` is `true`, and stays otherwise.",
 			Attributes: map[string]schema.Attribute{
-				"image":        schema.StringAttribute{Required: true, MarkdownDescription: "Its image.", Validators: []validator.String{imageReference()}},
-				"version":      schema.StringAttribute{Required: true, MarkdownDescription: "Its version, such as `1.4.0`.", Validators: []validator.String{semanticVersion()}},
-				"namespace":    schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString("berth-system"), MarkdownDescription: "Its namespace. Default `berth-system`.", Validators: []validator.String{dnsLabel()}},
-				"cluster_role": schema.StringAttribute{Optional: true, MarkdownDescription: "An existing ClusterRole to bind its ServiceAccount to. Default: none.", Validators: nonEmpty()},
+				"image":        schema.StringAttribute{Required: true, MarkdownDescription: "Its image; the same in all instances that have the same `version`.", Validators: []validator.String{imageReference()}},
+				"version":      schema.StringAttribute{Required: true, MarkdownDescription: "Its version, such as `1.4.0`, without build metadata.", Validators: []validator.String{semanticVersion()}},
+				"namespace":    schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString("berth-system"), MarkdownDescription: "Its namespace, the same in all instances of the cluster and none of theirs. The only instance that uses the operator moves it by another one. Default `berth-system`.", Validators: []validator.String{dnsLabel()}},
+				"cluster_role": schema.StringAttribute{Optional: true, MarkdownDescription: "An existing ClusterRole to bind its ServiceAccount to, the same in all instances that name one; one that does not exist is a warning. Default: none.", Validators: nonEmpty()},
 			},
 		},
 		"orchestrator": workloadAttribute("The orchestrator, a Deployment `berth-orchestrator` in the namespace; off unless given."),
@@ -167,7 +169,7 @@ func instanceArguments() map[string]schema.Attribute {
 			Optional: true, MarkdownDescription: "Checks that need a pod on the cluster; they run in an apply that creates or changes the instance, and are off unless given. Changing it touches only the state.",
 			Attributes: map[string]schema.Attribute{
 				"image_pull": schema.BoolAttribute{Optional: true, MarkdownDescription: "Pull each sandbox image with a short-lived pod without a pull secret. An image that cannot be pulled fails the apply. Default `false`."},
-				"endpoints":  schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "URLs that pods have to reach, such as a model's. One that cannot be reached is a warning. Default: none.", Validators: []validator.List{listvalidator.ValueStringsAre(httpURL()), listvalidator.AlsoRequires(path.MatchRelative().AtParent().AtName("image"))}},
+				"endpoints":  schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "URLs that pods have to reach, such as a model's. One that cannot be reached is a warning. Default: none.", Validators: []validator.List{noNulls{}, listvalidator.ValueStringsAre(httpURL()), listvalidator.AlsoRequires(path.MatchRelative().AtParent().AtName("image"))}},
 				"image":      schema.StringAttribute{Optional: true, MarkdownDescription: "An image with `curl`, for `endpoints`.", Validators: []validator.String{imageReference()}},
 			},
 		},
@@ -177,7 +179,7 @@ func instanceArguments() map[string]schema.Attribute {
 		},
 		"remove_operator": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-			MarkdownDescription: "Uninstall the shared operator with the last instance of the cluster. Default `false`. Changing it touches only the state.",
+			MarkdownDescription: "Uninstall the shared operator with the last instance of the cluster that uses it, when that is destroyed or `operator` is taken out of it. Default `false`. Changing it touches only the state.",
 		},
 	}
 }

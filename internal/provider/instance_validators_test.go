@@ -39,6 +39,7 @@ func TestInstanceValidators(t *testing.T) {
 		{`kubernetes_floor = "newest"`, "^`kubernetes_floor` is not valid$", `"newest"`},
 		{`required_secrets = [{ name = "api", keys = [] }]`, "Invalid Attribute Value", "at least 1 elements"},
 		{`operator = { image = "a", version = "latest" }`, "^`operator.version` is not valid$", `^"latest" is not a version that can be compared, such as 1\.4\.0\.$`},
+		{`operator = { image = "a", version = "1.4.0+build.5" }`, "^`operator.version` is not valid$", `^"1.4.0\+build\.5" has build metadata, which the label that holds the version on the cluster cannot have\. Leave out what begins with "\+"\.$`},
 		{`preflight = { endpoints = ["ftp://example.com"], image = "curl" }`, "^`preflight.endpoints\\[0\\]` is not valid$", `is not an http or https URL`},
 		// J19: without an image there is nothing to ask with.
 		{`preflight = { endpoints = ["http://example.com"] }`, "Invalid Attribute Combination", `preflight\.image`},

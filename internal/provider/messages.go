@@ -36,6 +36,9 @@ func warnStays(diagnostics *diag.Diagnostics, removal kube.Removal, object strin
 	case kube.Kept:
 		diagnostics.AddWarning(fmt.Sprintf("%s stays on the cluster", object),
 			fmt.Sprintf("It was adopted, or deletion_policy is \"retain\": it stays on %s, without berth's marks.", c.Context()))
+	case kube.Replaced:
+		diagnostics.AddWarning(fmt.Sprintf("%s stays, with the resource that takes this one's place", object),
+			fmt.Sprintf("It is on %s, and another resource of this apply has it now, so it was not deleted.", c.Context()))
 	case kube.NotOurs:
 		diagnostics.AddWarning(fmt.Sprintf("%s was left alone", object),
 			fmt.Sprintf("It is on %s without the mark of this configuration, so it is not ours to delete. Delete it by hand if nothing needs it.", c.Context()))

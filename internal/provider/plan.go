@@ -64,7 +64,13 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 		return
 	}
 	if state != nil {
+		// A key that was renamed differs only now that it is settled.
+		renamed := kind == none && !P(&plan).base().Cluster.Equal(P(state).base().Cluster)
+		call.stateOnly = kind == stateOnly || renamed
 		e.keepOutputs(call)
+		if call.changing {
+			openOutputsNamed(&plan, e.volatile)
+		}
 	}
 	if call.cluster != nil {
 		_, name := e.object(&plan)
@@ -183,24 +189,30 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 		return
 	}
 	_, name := e.object(state)
-	call := &call[M]{cluster: c, owner: e.owner(c, name), state: state, changing: true, diagnostics: &resp.Diagnostics}
+	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
+	resp.Diagnostics.Append(diagnostics...)
+	call := &call[M]{cluster: c, owner: e.owner(c, name), state: state, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
 	if err := e.planDelete(ctx, call); err != nil {
 		e.planError(state, true, err, resp)
 	}
 }
 
-// keepOutputs lets outputs keep their value unless this update may change them.
+// keepOutputs lets outputs keep their value.
 func (e *envelope[M, P]) keepOutputs(call *call[M]) {
 	plan, state, config := fieldsOf(call.plan), fieldsOf(call.state), fieldsOf(call.config)
 	for name := range e.shape.Attributes {
 		if !e.isOutput(name, config) || name == "drift" || name == "cluster" {
 			continue
 		}
-		if call.changing && slices.Contains(e.volatile, name) {
-			plan[name].Set(unknownLike(plan[name]))
-			continue
-		}
 		plan[name].Set(state[name])
+	}
+}
+
+// openOutputsNamed makes some outputs of a model unknown.
+func openOutputsNamed(model any, names []string) {
+	fields := fieldsOf(model)
+	for _, name := range names {
+		fields[name].Set(unknownLike(fields[name]))
 	}
 }
 

@@ -119,7 +119,7 @@ func preflightSchema() schema.Schema {
 			"platforms": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "The platforms that images are built for, such as `linux/arm64`. It replaces what the nodes would say: they are then not read, and the checks of nodes, container runtime and sizes are skipped and say so.",
-				Validators:          []validator.List{listvalidator.NoNullValues(), listvalidator.UniqueValues(), platformsCheck{}},
+				Validators:          []validator.List{noNulls{}, listvalidator.UniqueValues(), platformsCheck{}},
 			},
 			"derive_platforms": schema.BoolAttribute{Optional: true, MarkdownDescription: "Read the platforms from the nodes that an ordinary pod, or one of the placement below, can land on. Fails when there is none that images are known for. Default `false`."},
 			"node_selector":    nodeSelectorAttribute("The labels that a node must have. Set it, or `tolerations`, to have the nodes checked; `{}` is the ordinary pod."),
@@ -170,7 +170,7 @@ func preflightSchema() schema.Schema {
 
 func preflightPermissions() schema.Attribute {
 	return schema.ListNestedAttribute{
-		Optional: true, MarkdownDescription: "What the credential must be allowed to do. The roles that grant what is missing are in the remedy.",
+		Optional: true, MarkdownDescription: "What the credential must be allowed to do. The roles that grant what is missing are in the remedy.", Validators: []validator.List{noNulls{}},
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"verb":        schema.StringAttribute{Required: true, MarkdownDescription: "Such as `get`, `list`, `create`, `patch` or `delete`.", Validators: []validator.String{stringvalidator.LengthAtLeast(1)}},
 			"group":       schema.StringAttribute{Optional: true, MarkdownDescription: "The API group, such as `apps`. Default: the core group."},
@@ -184,7 +184,7 @@ func preflightPermissions() schema.Attribute {
 
 func preflightNamespaces() schema.Attribute {
 	return schema.ListNestedAttribute{
-		Optional: true, MarkdownDescription: "The namespaces that must exist and be fit to be used.",
+		Optional: true, MarkdownDescription: "The namespaces that must exist and be fit to be used.", Validators: []validator.List{noNulls{}},
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"name":           schema.StringAttribute{Required: true, MarkdownDescription: "The name.", Validators: []validator.String{dnsLabel()}},
 			"owner":          schema.StringAttribute{Optional: true, MarkdownDescription: "The owner that its mark `berth.dev/owner` must name, if it has one: `<owner of the provider>/<resource>.<name>`. Default: any."},
@@ -196,7 +196,7 @@ func preflightNamespaces() schema.Attribute {
 
 func preflightSecrets() schema.Attribute {
 	return schema.ListNestedAttribute{
-		Optional: true, MarkdownDescription: "The Secrets that must exist. Their values are never shown or stored.",
+		Optional: true, MarkdownDescription: "The Secrets that must exist. Their values are never shown or stored.", Validators: []validator.List{noNulls{}},
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"namespace": schema.StringAttribute{Required: true, MarkdownDescription: "The namespace.", Validators: []validator.String{dnsLabel()}},
 			"name":      schema.StringAttribute{Required: true, MarkdownDescription: "The name.", Validators: []validator.String{dnsSubdomain()}},
@@ -207,7 +207,7 @@ func preflightSecrets() schema.Attribute {
 
 func preflightEndpoints() schema.Attribute {
 	return schema.ListNestedAttribute{
-		Optional: true, MarkdownDescription: "HTTP addresses outside the cluster that must answer where berth runs.",
+		Optional: true, MarkdownDescription: "HTTP addresses outside the cluster that must answer where berth runs.", Validators: []validator.List{noNulls{}},
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"url": schema.StringAttribute{
 				Required: true, MarkdownDescription: "An `http://` or `https://` address, asked with GET. It is stored in the state, so it must hold no password.",
@@ -215,7 +215,7 @@ func preflightEndpoints() schema.Attribute {
 			},
 			"statuses": schema.ListAttribute{
 				Optional: true, ElementType: types.Int64Type, MarkdownDescription: "The statuses that count as an answer. Default: 200 to 399.",
-				Validators: []validator.List{listvalidator.NoNullValues(), listvalidator.SizeAtLeast(1), listvalidator.ValueInt64sAre(int64validator.Between(100, 599))},
+				Validators: []validator.List{noNulls{}, listvalidator.SizeAtLeast(1), listvalidator.ValueInt64sAre(int64validator.Between(100, 599))},
 			},
 			"required": schema.BoolAttribute{Optional: true, MarkdownDescription: "Fail instead of warn. Default `false`."},
 		}},

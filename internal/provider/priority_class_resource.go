@@ -18,6 +18,7 @@ import (
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
+	"github.com/berthdev/terraform-provider-berth/internal/preflight"
 	"github.com/berthdev/terraform-provider-berth/internal/priority"
 )
 
@@ -36,8 +37,10 @@ func newPriorityClass() resource.Resource {
 		name:   "priority_class",
 		schema: priorityClassSchema,
 		object: func(m *priorityClassModel) (types.String, types.String) { return types.StringNull(), m.Name },
-		plan:   planPriorityClass,
-		create: applyPriorityClass, read: readPriorityClass, update: applyPriorityClass, remove: removePriorityClass,
+		// A class that was deleted since the plan is made anew by the apply.
+		volatile: []string{"uid"},
+		plan:     planPriorityClass,
+		create:   applyPriorityClass, read: readPriorityClass, update: applyPriorityClass, remove: removePriorityClass,
 		adopt: importPriorityClass,
 	})
 }
@@ -110,6 +113,11 @@ func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) erro
 		return nil
 	}
 	class := plan.class()
+	if call.changing {
+		if err := checkClassPermissions(ctx, call); err != nil {
+			return err
+		}
+	}
 	if call.changing && (call.state == nil || !call.state.GlobalDefault.ValueBool()) {
 		if err := priority.CheckDefault(ctx, call.cluster, class); err != nil {
 			return err
@@ -126,7 +134,6 @@ func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) erro
 		return err
 	}
 	if live == nil {
-		plan.UID = types.StringUnknown()
 		return nil
 	}
 	if _, err := kube.Judge(call.cluster, class.Object(), plan.terms(ctx, call), live); err != nil {
@@ -139,7 +146,6 @@ func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) erro
 	if err := priority.CheckRecreate(call.cluster, class, live); err != nil {
 		return err
 	}
-	plan.UID = types.StringUnknown()
 	// What depends on it is to be judged by what it will be.
 	call.cluster.Plan(cluster.PriorityClasses, "", class.Name)
 	users, err := priority.Users(ctx, call.cluster, class.Name)
@@ -149,6 +155,26 @@ func planPriorityClass(ctx context.Context, call *call[priorityClassModel]) erro
 	call.warn(fmt.Sprintf("PriorityClass/%s will be deleted and created again", class.Name),
 		"Kubernetes never lets this change: %s. Pods that run keep the value they were admitted with (%d name the class now), and pods that name the class are rejected while it is gone. "+
 			"The safe way is a class with a new name.", priority.Describe(fixed), len(users))
+	return nil
+}
+
+// checkClassPermissions refuses what the credential may not do, with the role that grants it. All classes of a process
+// share the answers.
+func checkClassPermissions(ctx context.Context, call *call[priorityClassModel]) error {
+	var needed []cluster.Permission
+	for _, verb := range []string{"get", "create", "patch", "delete"} {
+		needed = append(needed, cluster.Permission{Verb: verb, Group: cluster.PriorityClasses.Group, Resource: cluster.PriorityClasses.Resource})
+	}
+	check := preflight.CheckPermissions(ctx, call.cluster, needed)
+	switch check.Status {
+	case preflight.Fail:
+		return &cluster.Problem{
+			Summary: fmt.Sprintf("PriorityClass/%s on cluster %q: permissions", call.plan.Name.ValueString(), call.cluster.Name()),
+			Detail:  "refusing: " + check.Message + "\n" + nothingApplied + " " + check.Remedy,
+		}
+	case preflight.Warn:
+		call.warn(fmt.Sprintf("PriorityClass/%s on cluster %q: permissions", call.plan.Name.ValueString(), call.cluster.Name()), "%s", check.Detail())
+	}
 	return nil
 }
 
@@ -205,17 +231,16 @@ func removePriorityClass(ctx context.Context, call *call[priorityClassModel]) er
 	if err != nil || live == nil {
 		return err
 	}
-	if !keep && kube.Created(live) && kube.Inspect(live, call.owner).Standing == kube.Ours {
+	terms := kube.Terms{Owner: call.owner, Held: call.marked, UID: apitypes.UID(call.state.UID.ValueString())}
+	replaced := call.cluster.TakenByOther(ctx, cluster.PriorityClasses, "", name, call.owner.String())
+	if !keep && !replaced && kube.Created(live) && terms.Ours(live) {
 		if err := priority.CheckUnused(ctx, call.cluster, name); err != nil {
 			return err
 		}
 	}
-	removal, err := kube.Remove(ctx, call.cluster, cluster.PriorityClasses, "", name, call.owner, keep)
+	removal, err := kube.Remove(ctx, call.cluster, cluster.PriorityClasses, "", name, terms, keep)
 	if err != nil {
 		return err
-	}
-	if removal == kube.Deleted {
-		return kube.WaitGone(ctx, call.cluster, cluster.PriorityClasses, "", name)
 	}
 	warnStays(call.diagnostics, removal, kube.Name("PriorityClass", "", name), call.cluster)
 	return nil

@@ -38,6 +38,8 @@ type configured struct {
 	fleet *cluster.Fleet
 	// keepUnreachable is on_unreachable = "warn": the resources of a cluster that does not answer keep their state.
 	keepUnreachable bool
+	// turns lets resources that are one to the cluster (a replacement and what it replaces) write one after the other.
+	turns turns
 }
 
 type providerModel struct {

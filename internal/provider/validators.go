@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-version"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -26,6 +29,37 @@ func (c stringCheck) ValidateString(_ context.Context, req validator.StringReque
 	}
 	if wrong := c.wrong(req.ConfigValue.ValueString()); wrong != "" {
 		resp.Diagnostics.AddAttributeError(req.Path, fmt.Sprintf("`%s` is not valid", req.Path), fmt.Sprintf("%q %s", req.ConfigValue.ValueString(), wrong))
+	}
+}
+
+// noNulls refuses null elements of a list, set or map, which would otherwise be read as empty ones, or not at all.
+type noNulls struct{}
+
+func (noNulls) Description(context.Context) string { return "no null elements" }
+
+func (v noNulls) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+func (noNulls) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	for i, element := range req.ConfigValue.Elements() {
+		refuseNull(&resp.Diagnostics, req.Path.AtListIndex(i), element)
+	}
+}
+
+func (noNulls) ValidateSet(_ context.Context, req validator.SetRequest, resp *validator.SetResponse) {
+	for _, element := range req.ConfigValue.Elements() {
+		refuseNull(&resp.Diagnostics, req.Path.AtSetValue(element), element)
+	}
+}
+
+func (noNulls) ValidateMap(_ context.Context, req validator.MapRequest, resp *validator.MapResponse) {
+	for key, element := range req.ConfigValue.Elements() {
+		refuseNull(&resp.Diagnostics, req.Path.AtMapKey(key), element)
+	}
+}
+
+func refuseNull(diagnostics *diag.Diagnostics, at path.Path, element attr.Value) {
+	if element.IsNull() {
+		diagnostics.AddAttributeError(at, fmt.Sprintf("`%s` is null", at), "An element that is null has no meaning here. Take it out, or give it a value.")
 	}
 }
 
@@ -69,11 +103,17 @@ func noSlash() validator.String {
 	}}
 }
 
-// semanticVersion is a version that can be compared.
+// semanticVersion is a version that can be compared and that a label can hold, which is where the cluster keeps it.
 func semanticVersion() validator.String {
 	return stringCheck{"a version such as 1.4.0", func(value string) string {
 		if _, err := version.NewSemver(value); err != nil {
 			return "is not a version that can be compared, such as 1.4.0."
+		}
+		if strings.Contains(value, "+") {
+			return "has build metadata, which the label that holds the version on the cluster cannot have. Leave out what begins with \"+\"."
+		}
+		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+			return "is not a value that the label which holds the version on the cluster can have: " + strings.Join(problems, "; ") + ". Use a shorter version, such as 1.4.0."
 		}
 		return ""
 	}}

@@ -57,7 +57,7 @@ func TestCompare(t *testing.T) {
 		},
 		"other lists as a whole, in their order": {
 			desired: "kind: A\nspec: {args: [a, b]}", live: "kind: A\nspec: {args: [b, a]}",
-			want: `spec.args: ["b","a"] → ["a","b"]`,
+			want: "spec.args: `[\"b\",\"a\"]` → `[\"a\",\"b\"]`",
 		},
 		"quantities by amount": {
 			desired: "kind: A\nspec: {resources: {limits: {cpu: 1000m, memory: 1Gi}}, hard: {requests.cpu: '2'}}",

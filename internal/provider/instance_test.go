@@ -194,16 +194,16 @@ func (b *bench) breakRich(c *fleettest.Cluster) {
 	}
 	cache := "DaemonSet/rich-space/" + repoCache + " spec.template.spec."
 	same(t, "drift", change.Before["drift"], map[string]any{
-		"ConfigMap/rich-space/" + settings + " data.registry":                                           "elsewhere.example.com → registry.example.com/team",
-		"Namespace/rich-space metadata.labels.[berth.dev/instance]":                                     "(none) → rich",
-		"Namespace/rich-space apply":                                                                    "interrupted at step settings → finished",
-		"PriorityClass/" + sandboxClass:                                                                 "missing → present",
-		"PriorityClass/" + controlClass + " description":                                                "by hand → What keeps instances running: operator, orchestrators and repo caches.",
-		"Deployment/rich-space/" + orchestrator:                                                         "missing → present",
+		"ConfigMap/rich-space/" + settings + " data.registry":                                            "elsewhere.example.com → registry.example.com/team",
+		"Namespace/rich-space metadata.labels.[berth.dev/instance]":                                      "(none) → rich",
+		"Namespace/rich-space apply":                                                                     "interrupted at step settings → finished",
+		"PriorityClass/" + sandboxClass:                                                                  "missing → present",
+		"PriorityClass/" + controlClass + " description":                                                 "by hand → What keeps instances running: operator, orchestrators and repo caches.",
+		"Deployment/rich-space/" + orchestrator:                                                          "missing → present",
 		"Deployment/berth-system/" + operator + " metadata.labels.[" + userLabel("rhythm", "rich") + "]": "(none) → rich",
-		cache + "nodeSelector.pool":                                                                     "builders → agents",
-		cache + "tolerations":                                                                           `[{"operator":"Exists"}] → [{"effect":"NoSchedule","key":"pool","operator":"Equal","value":"agents"},{"key":"spot","operator":"Exists"}]`,
-		cache + "containers[name=" + repoCache + "].image":                                              "evil.example.com/cache:1 → mirror.example.com:5000/kit/repo-cache:1.4.0",
+		cache + "nodeSelector.pool":                                                                      "builders → agents",
+		cache + "tolerations":                                                                            `[{"operator":"Exists"}] → [{"effect":"NoSchedule","key":"pool","operator":"Equal","value":"agents"},{"key":"spot","operator":"Exists"}]`,
+		cache + "containers[name=" + repoCache + "].image":                                               "evil.example.com/cache:1 → mirror.example.com:5000/kit/repo-cache:1.4.0",
 	})
 	same(t, "drift to be", change.After["drift"], map[string]any{})
 	same(t, "references never cascade", row(change.After["namespace_uid"], change.After["id"], len(change.ReplacePaths)), row(b.mustNamespace("rich-space").UID, "shared/rich", 0))

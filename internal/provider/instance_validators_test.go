@@ -33,8 +33,8 @@ func TestInstanceValidators(t *testing.T) {
 		// J28: tolerations as the pod spec has them.
 		{`sandbox = { tolerations = [{ operator = "Equal", value = "a" }] }`, "^`sandbox.tolerations\\[0\\]` is not a toleration$", `without a key the operator must be Exists, which tolerates every taint\.$`},
 		{`sandbox = { tolerations = [{ key = "a", operator = "Exists", value = "b" }] }`, "^`sandbox.tolerations\\[0\\]` is not a toleration$", `the operator Exists compares no value, but value is "b"\.$`},
-		{`sandbox = { tolerations = [{ key = "a", effect = "Never" }] }`, "Invalid Attribute Value Match", `"NoSchedule".*"PreferNoSchedule".*"NoExecute"`},
-		{`sandbox = { tolerations = [{ key = "a", operator = "In" }] }`, "Invalid Attribute Value Match", `"Equal".*"Exists"`},
+		{`sandbox = { tolerations = [{ key = "a", effect = "Never" }] }`, "^`sandbox.tolerations\\[0\\]` is not a toleration$", `effect "Never" is none of NoSchedule, PreferNoSchedule, NoExecute\.$`},
+		{`sandbox = { tolerations = [{ key = "a", operator = "In" }] }`, "^`sandbox.tolerations\\[0\\]` is not a toleration$", `operator "In" is neither Equal nor Exists\.$`},
 		{`namespace = "Not_A_Label"`, "^`namespace` is not valid$", `is not a name that a namespace can have`},
 		{`kubernetes_floor = "newest"`, "^`kubernetes_floor` is not valid$", `"newest"`},
 		{`required_secrets = [{ name = "api", keys = [] }]`, "Invalid Attribute Value", "at least 1 elements"},

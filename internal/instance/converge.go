@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -276,9 +277,7 @@ func (s Spec) Drift(ctx context.Context, c *cluster.Cluster, owner kube.Owner, m
 		if err != nil {
 			return nil, err
 		}
-		for path, change := range differences {
-			drift[path] = change
-		}
+		maps.Copy(drift, differences)
 	}
 	if live, err := c.Live(ctx, cluster.Namespaces, "", s.Namespace); err != nil {
 		return nil, err

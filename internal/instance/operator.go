@@ -75,12 +75,10 @@ func (s Spec) sharingOf(c *cluster.Cluster, object kube.Object, owner kube.Owner
 // one it upgrades. At its own version it repairs what was changed by hand, but wishes of its own only where it is the
 // only user: with others, two wishes at one version would overwrite each other forever.
 func (s Spec) decideDeployment(c *cluster.Cluster, object kube.Object, live *unstructured.Unstructured, owner kube.Owner, before *Spec) (kube.Decision, error) {
-	order, err := compareVersions(live.GetLabels()[LabelVersion], s.Operator.Version)
-	if err == nil && order > 0 {
+	switch order := compareVersions(live.GetLabels()[LabelVersion], s.Operator.Version); {
+	case order > 0:
 		return kube.Leave, nil
-	}
-	if err != nil || order < 0 {
-		// An unreadable label is no version: ours is put there.
+	case order < 0:
 		return kube.Repair, nil
 	}
 	others, differences := kube.OtherUsers(live, owner), object.Compare(live)
@@ -135,16 +133,18 @@ func (s Spec) decideBinding(c *cluster.Cluster, object kube.Object, live *unstru
 	}
 }
 
-func compareVersions(a, b string) (int, error) {
-	first, err := version.NewVersion(a)
+// compareVersions orders the version on a live operator's label and the one that an instance wants. A label that is no
+// version is older than any, so that a readable one takes its place; the one that is wanted was validated.
+func compareVersions(have, want string) int {
+	live, err := version.NewVersion(have)
 	if err != nil {
-		return 0, err
+		return -1
 	}
-	second, err := version.NewVersion(b)
+	wanted, err := version.NewVersion(want)
 	if err != nil {
-		return 0, err
+		return 1
 	}
-	return first.Compare(second), nil
+	return live.Compare(wanted)
 }
 
 // checkOperator refuses, each with a *cluster.Problem, an operator whose names something else has taken, that would be a
@@ -219,7 +219,6 @@ func (s Spec) checkOtherOperators(ctx context.Context, c *cluster.Cluster, owner
 		}
 		running := fmt.Sprintf("refusing: the operator that all instances of %s share runs in namespace %q", c.Context(), live.GetNamespace())
 		have := live.GetLabels()[LabelVersion]
-		order, err := compareVersions(have, s.Operator.Version)
 		switch others := kube.OtherUsers(live, owner); {
 		case len(others) > 0:
 			problem.Detail = fmt.Sprintf("%s and is used by %s, so another one in %q would fight with it. Set `operator.namespace` to %q.",
@@ -227,7 +226,7 @@ func (s Spec) checkOtherOperators(ctx context.Context, c *cluster.Cluster, owner
 		case !kube.IsUser(live, owner):
 			problem.Detail = fmt.Sprintf("%s, though no instance uses it any more, so another one in %q would fight with it. "+
 				"Set `operator.namespace` to %q, or delete %s.", running, s.Operator.Namespace, live.GetNamespace(), kube.Describe(live))
-		case err == nil && order > 0:
+		case compareVersions(have, s.Operator.Version) > 0:
 			problem.Attribute, problem.Summary = "operator.version", "The operator is never downgraded"
 			problem.Detail = fmt.Sprintf("%s with version %s, and moving it to %q would put the older %s there. Set `operator.version` and `operator.image` to the newer one.",
 				running, have, s.Operator.Namespace, s.Operator.Version)
@@ -289,7 +288,7 @@ func (s Spec) convergeOperator(ctx context.Context, c *cluster.Cluster, terms ku
 			return err
 		}
 		have := live.GetLabels()[LabelVersion]
-		if order, err := compareVersions(have, s.Operator.Version); err == nil && order > 0 {
+		if compareVersions(have, s.Operator.Version) > 0 {
 			outcome.Warnings = append(outcome.Warnings, preflight.Check{
 				Name: "operator", Status: preflight.Warn,
 				Message: fmt.Sprintf("The operator on %s has version %s, which is newer than %s. It is never downgraded and was left as it is.", c.Context(), have, s.Operator.Version),

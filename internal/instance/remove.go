@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -99,8 +100,8 @@ func (s Spec) Remove(ctx context.Context, c *cluster.Cluster, removal Removal) (
 
 func (s Spec) removeOwn(ctx context.Context, c *cluster.Cluster, removal Removal, stays []string) ([]string, error) {
 	own := s.own()
-	for i := len(own) - 1; i >= 0; i-- {
-		object := own[i]
+	for _, object := range slices.Backward(own) {
+
 		name, namespace := object.Desired.GetName(), object.Desired.GetNamespace()
 		terms := removal.terms("")
 		if object.Kind == cluster.Namespaces {

@@ -25,8 +25,11 @@ var everyNamespaceHas = []string{"ServiceAccount/default", "ConfigMap/kube-root-
 // byproducts are kinds that come with other objects and go with them: nobody loses anything with them alone. The group
 // counts: a CRD may call its kind Lease too.
 var byproducts = []schema.GroupKind{
-	{Kind: "Event"}, {Group: "events.k8s.io", Kind: "Event"}, {Kind: "Endpoints"},
-	{Group: "discovery.k8s.io", Kind: "EndpointSlice"}, {Group: "coordination.k8s.io", Kind: "Lease"},
+	{Kind: "Event"},
+	{Group: "events.k8s.io", Kind: "Event"},
+	{Kind: "Endpoints"},
+	{Group: "discovery.k8s.io", Kind: "EndpointSlice"},
+	{Group: "coordination.k8s.io", Kind: "Lease"},
 }
 
 // Leftovers lists what in a namespace is not ours, volume claims included, each as Kind/name, sorted. An object is ours

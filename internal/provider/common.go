@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -113,9 +114,7 @@ func withCommon(ctx context.Context, what, idFormat string, own map[string]schem
 		},
 		"timeouts": timeoutsAttribute(ctx),
 	}
-	for name, attribute := range own {
-		shared[name] = attribute
-	}
+	maps.Copy(shared, own)
 	return shared
 }
 

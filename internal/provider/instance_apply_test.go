@@ -37,8 +37,8 @@ func TestInstanceOrder(t *testing.T) {
 	requests := b.proxy.Requests()
 	first := slices.IndexFunc(requests, fleettest.Request.IsWrite)
 	last := func(match func(fleettest.Request) bool) int {
-		for i := len(requests) - 1; i >= 0; i-- {
-			if match(requests[i]) {
+		for i, request := range slices.Backward(requests) {
+			if match(request) {
 				return i
 			}
 		}

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	"github.com/distribution/reference"
@@ -23,9 +24,7 @@ import (
 
 func instanceSchema(ctx context.Context) schema.Schema {
 	own := instanceArguments()
-	for name, attribute := range instanceOutputs() {
-		own[name] = attribute
-	}
+	maps.Copy(own, instanceOutputs())
 	return schema.Schema{
 		MarkdownDescription: "An application's claim on one namespace of a shared cluster: its ownership, node pool, platforms, sizes, priorities and required Secrets. " +
 			"The settings go into the ConfigMap `berth-instance` of the namespace, for readers in the cluster. Everything is checked at plan against the live cluster, and again before the first write.",

@@ -42,7 +42,9 @@ func TestInstanceRhythm(t *testing.T) {
 	t.Parallel()
 	tofutest.EachRunner(t, func(t *testing.T, runner string) {
 		c := fleettest.NewCluster(t, fleettest.ClusterSpec{Name: "own", Nodes: []fleettest.NodeSpec{
-			{Name: "amd"}, {Name: "arm", Architecture: "arm64"}, {Name: "s390", Architecture: "s390x"},
+			{Name: "amd"},
+			{Name: "arm", Architecture: "arm64"},
+			{Name: "s390", Architecture: "s390x"},
 			{Name: "pool", Labels: map[string]string{"pool": "agents"}, Taints: []corev1.Taint{{Key: "pool", Value: "agents", Effect: corev1.TaintEffectNoSchedule}}},
 		}})
 		b := newBenchOn(t, c, "rhythm", tofutest.Options{Runner: runner})

@@ -15,8 +15,10 @@ func TestInstanceValidators(t *testing.T) {
 		{`priority_classes = { control = "" }`, "^`priority_classes.control` is not valid$", `^"" is not a name that Kubernetes takes: a lowercase RFC 1123 subdomain`},
 		{`priority_classes = { sandbox = "Batch_Low" }`, "^`priority_classes.sandbox` is not valid$", `^"Batch_Low" is not a name that Kubernetes takes`},
 		// J21, J64: all that is wrong in one message.
-		{`platforms = ["linux/s390x", "linux/amd64", "windows/amd64"]`, "^`platforms` names a platform that no image is released for$",
-			`platforms. names .*linux/s390x.*windows/amd64.*linux/amd64, linux/arm64 and nothing else`},
+		{
+			`platforms = ["linux/s390x", "linux/amd64", "windows/amd64"]`, "^`platforms` names a platform that no image is released for$",
+			`platforms. names .*linux/s390x.*windows/amd64.*linux/amd64, linux/arm64 and nothing else`,
+		},
 		{`platforms = []`, "Invalid Attribute Value", "platforms set must contain at least 1 elements"},
 		// J73: a prefix, and nothing more.
 		{`registry = "https://registry.example.com/team"`, "^`registry` is not valid$", `^"https://registry.example.com/team" has a scheme\. Write the host, an optional port and an optional path`},

@@ -52,8 +52,9 @@ func TestInstanceUnfitNamespace(t *testing.T) {
 	b := newBench(t, tofutest.Options{})
 	classes, name := b.ownClasses(), unique("unfit")
 	// Two values of half the limit each: the limit is on what they have together.
-	b.use(instance("this", name, classes, `registry = "registry.example.com/team"`, `env = { for i in range(1000) : "A_${i}" => { secret = "s", key = join("", [for j in range(600) : "k"]) } }`,
-		`required_secrets = [for i in range(1000) : { name = "s-${i}", keys = [join("", [for j in range(600) : "k"])] }]`))
+	b.use(`locals { long = join("", [for i in range(1000) : "kkkkkkkkkk"]) }
+`, instance("this", name, classes, `env = { for i in range(60) : "A_${i}" => { secret = "s", key = local.long } }`,
+		`required_secrets = [for i in range(60) : { name = "s-${i}", keys = [local.long] }]`))
 	b.Plan().Error(t, `^The settings of instance "`+name+`" are too long$`, `have 1[0-9]{6} bytes, and ConfigMap/`+name+`/berth-instance on shared holds 1048576 at most.*Nothing was applied\.$`)
 	b.unwritten()
 

@@ -103,7 +103,7 @@ func TestInstanceRolloutFails(t *testing.T) {
 	same(t, "the step", b.mustNamespace(name).Annotations["berth.dev/step"], "workloads")
 
 	b.use(instance("this", name, classes, `orchestrator = { image = "example.com/app:1" }`))
-	b.MustPlan().Warning(t, "^Namespace/"+name+" exists and carries this configuration's mark$", "The apply goes on from it")
+	b.MustPlan().Warning(t, "^Namespace/"+name+" exists and carries this configuration's mark$", "If an earlier apply was interrupted, the apply goes on from it")
 	b.MustApply()
 	b.PlanIsEmpty().NoWarnings(t)
 

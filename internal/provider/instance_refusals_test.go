@@ -71,7 +71,8 @@ func TestInstanceNamespaceOfAnother(t *testing.T) {
 	}
 	stranger := b.beside(unique("team"), tofutest.Options{})
 	stranger.use(instance("this", second, classes, `namespace = "`+first+`"`, "adopt = true"))
-	stranger.Plan().Error(t, summary, detail)
+	// Of another configuration the owner is named too.
+	stranger.Plan().Error(t, summary, `^refusing: namespace "`+first+`" on shared belongs to another instance \("`+first+`", owner "`+b.owner+`"\)\. Choose another .namespace.`, `Nothing was applied\.$`)
 	stranger.unwritten()
 	// The same name in another configuration is another owner's.
 	stranger.use(instance("this", first, classes, "adopt = true"))

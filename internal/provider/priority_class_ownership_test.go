@@ -146,7 +146,7 @@ func TestPriorityClassOwnMark(t *testing.T) {
 	b.MustApply()
 	created := b.mustClass(name)
 	b.Remove("terraform.tfstate")
-	b.MustPlan().Warning(t, "^PriorityClass/"+name+" exists and carries this configuration's mark$", "It is on shared but not in the state: .* The apply goes on from it")
+	b.MustPlan().Warning(t, "^PriorityClass/"+name+" exists and carries this configuration's mark$", "It is on shared but not in the state at this address. If an earlier apply was interrupted, the apply goes on from it")
 	b.MustApply()
 	same(t, "resumed", row(b.mustClass(name).UID, marksOf(b.mustClass(name))), row(created.UID, ownedBy(b.owner, name, true)))
 	b.PlanIsEmpty().NoWarnings(t)

@@ -262,7 +262,7 @@ func TestInterruptedWrite(t *testing.T) {
 	b.use(class("this", name))
 	silence := fleettest.Silence
 	silence.AfterForwarding = true
-	restore := b.proxy.Fail(func(r fleettest.Request) bool { return r.Verb == "create" }, silence)
+	restore := b.proxy.Fail(func(r fleettest.Request) bool { return r.Verb == "create" && r.Resource == "priorityclasses" }, silence)
 	run := b.ApplyAsync()
 	fleettest.Eventually(t, func(context.Context) error {
 		if b.class(name) == nil {

@@ -103,14 +103,13 @@ func (c *Cluster) patch(ctx context.Context, kind Kind, namespace, name string, 
 	return outcome, nil
 }
 
-// Delete asks for the deletion of the object with a UID, dependants in the background, and counts one that is already
+// Delete asks for the deletion of the object with a UID, a workload with its pods, and counts one that is already
 // gone, or whose name another object has taken since, as deleted.
 func (c *Cluster) Delete(ctx context.Context, kind Kind, namespace, name string, uid types.UID) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	background := metav1.DeletePropagationBackground
-	options := metav1.DeleteOptions{PropagationPolicy: &background}
+	options := metav1.DeleteOptions{PropagationPolicy: propagation(kind)}
 	if uid != "" {
 		options.Preconditions = &metav1.Preconditions{UID: &uid}
 	}
@@ -130,11 +129,7 @@ func (c *Cluster) DeleteAsSeen(ctx context.Context, kind Kind, seen *unstructure
 		return err
 	}
 	uid, version := seen.GetUID(), seen.GetResourceVersion()
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
-	if kind.Group == Deployments.Group {
-		foreground := metav1.DeletePropagationForeground
-		options.PropagationPolicy = &foreground
-	}
+	options := metav1.DeleteOptions{PropagationPolicy: propagation(kind), Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 	err := c.resource(kind, seen.GetNamespace()).Delete(ctx, seen.GetName(), options)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return c.classify(err)
@@ -142,6 +137,16 @@ func (c *Cluster) DeleteAsSeen(ctx context.Context, kind Kind, seen *unstructure
 	record(ctx, "deleted", kind, seen.GetNamespace(), seen.GetName())
 	c.forget(kind, seen.GetNamespace(), seen.GetName())
 	return nil
+}
+
+// propagation is how the dependants of an object go. A workload is there until its pods are gone: without it they would
+// be ownerless for a moment, and look like somebody else's.
+func propagation(kind Kind) *metav1.DeletionPropagation {
+	policy := metav1.DeletePropagationBackground
+	if kind.Group == Deployments.Group {
+		policy = metav1.DeletePropagationForeground
+	}
+	return &policy
 }
 
 func (c *Cluster) resource(kind Kind, namespace string) dynamic.ResourceInterface {

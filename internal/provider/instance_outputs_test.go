@@ -50,7 +50,7 @@ func TestInstanceMinimal(t *testing.T) {
 }
 
 // The content hash moves with the settings and with nothing else; an update keeps every output that it does not change,
-// so that references never cascade, and has those that it changes (J13, J18, J38, J50, J52, J55, X12).
+// so that references never cascade, and has those that it changes (J13, J14, J18, J38, J50, J52, J55, X12).
 func TestInstanceContentHash(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, tofutest.Options{})

@@ -90,7 +90,7 @@ func TestInstanceOperatorAlone(t *testing.T) {
 	b.use(instance("this", "a", operatorOf("second", "1.4.0", `, namespace = "elsewhere", cluster_role = "view"`)))
 	b.MustApply().NoWarnings(t)
 	role, subject := b.role()
-	same(t, "what moved", row(role, subject, b.deployment("elsewhere") != nil, b.deployment("berth-system") == nil, b.namespace("berth-system") == nil), "view elsewhere true ")
+	same(t, "what moved", row(role, subject, b.deployment("elsewhere") != nil, b.deployment("berth-system") == nil, b.namespace("berth-system") == nil), row("view", "elsewhere", true, true, true))
 	b.PlanIsEmpty()
 
 	// Taken out, it stays unless its removal is asked for.
@@ -106,7 +106,7 @@ func TestInstanceOperatorAlone(t *testing.T) {
 	b.use(instance("this", "a", "remove_operator = true"))
 	b.MustApply().NoWarnings(t)
 	role, _ = b.role()
-	same(t, "what is left", row(role == "", b.deployment("elsewhere") == nil, b.namespace("elsewhere") == nil), "true ")
+	same(t, "what is left", row(role == "", b.deployment("elsewhere") == nil, b.namespace("elsewhere") == nil), row(true, true, true))
 	b.MustDestroy()
 	same(t, "what carries a mark", everything(t, b.cluster, anyMark), []string{})
 }

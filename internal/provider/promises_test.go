@@ -285,7 +285,7 @@ func TestTwoAppliesAtOnce(t *testing.T) {
 			if owners == "two owners" {
 				loser.Apply().Error(t, "^PriorityClass/"+name+" belongs to another owner$", "Nothing was applied")
 			} else {
-				loser.MustPlan().Warning(t, "^PriorityClass/"+name+" exists and carries this configuration's mark$", "another resource of this configuration has the same name")
+				loser.MustPlan().Warning(t, "^PriorityClass/"+name+" exists and carries this configuration's mark$", "Two resources must not have the same name")
 			}
 			winner.MustDestroy()
 			same(t, "what is left", len(first.ownedClasses(first.owner))+len(first.ownedClasses(owner)), 0)

@@ -26,7 +26,7 @@ func newInstance() resource.Resource {
 		knobs:    []string{"force_destroy", "remove_operator", "preflight"},
 		volatile: movingOutputs,
 		plan:     planInstance, planDelete: planDeleteInstance,
-		create: createInstance, read: readInstance, update: updateInstance, remove: removeInstance,
+		create: convergeInstance, read: readInstance, update: convergeInstance, remove: removeInstance,
 		adopt: importInstance,
 	})
 }
@@ -188,17 +188,10 @@ func planDeleteInstance(ctx context.Context, call *call[instanceModel]) error {
 	return warnForeign(ctx, call, before, removal)
 }
 
-func createInstance(ctx context.Context, call *call[instanceModel]) error {
-	return convergeInstance(ctx, call, stringList(ctx, call.plan.EffectivePlatforms))
-}
-
-func updateInstance(ctx context.Context, call *call[instanceModel]) error {
-	return convergeInstance(ctx, call, stringList(ctx, call.plan.EffectivePlatforms))
-}
-
 // convergeInstance repeats the checks of the plan before the first write, and then makes the instance what the plan
 // says. Platforms that the plan knew are kept, whatever nodes came or went since.
-func convergeInstance(ctx context.Context, call *call[instanceModel], platforms []string) error {
+func convergeInstance(ctx context.Context, call *call[instanceModel]) error {
+	platforms := stringList(ctx, call.plan.EffectivePlatforms)
 	plan, before := call.plan, held(ctx, call)
 	if plan.Namespace.IsUnknown() {
 		// The plan knew neither the cluster nor, perhaps, the name.

@@ -34,6 +34,17 @@ provider "berth" {
       }
     }
   }
+
+  # Mirrors of chart repositories, and what they ask for.
+  charts = {
+    repository_overrides = { "https://charts.example.com" = "oci://registry.example.com/charts" }
+    credentials          = { "oci://registry.example.com" = { username = "berth", password = var.registry_password } }
+  }
+}
+
+variable "registry_password" {
+  type      = string
+  ephemeral = true
 }
 
 variable "eu_1_kubeconfig" {

@@ -41,10 +41,14 @@ type Cluster struct {
 	connectErr  error
 	context     string
 	config      *rest.Config
+	transport   http.RoundTripper
 	dynamic     dynamic.Interface
 	metadata    metadata.Interface
 	discovery   discovery.CachedDiscoveryInterface
 	mapper      *restmapper.DeferredDiscoveryRESTMapper
+	// askedAt is when the API server was last asked again for its kinds.
+	asked   sync.Mutex
+	askedAt time.Time
 
 	identity identity
 	version  memo[*version.Info]
@@ -116,6 +120,7 @@ func (c *Cluster) build() error {
 	if err != nil {
 		return Classify(c.name, config, err)
 	}
+	c.transport = client.Transport
 	if c.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
 		return Classify(c.name, config, err)
 	}

@@ -44,3 +44,9 @@ func record(ctx context.Context, what string, kind Kind, namespace, name string)
 		one.lines = append(one.lines, line)
 	}
 }
+
+// Unrecorded returns a context whose writes are not recorded: what merely says that work goes on is nothing that was
+// applied.
+func Unrecorded(ctx context.Context) context.Context {
+	return context.WithValue(ctx, recordKey{}, nil)
+}

@@ -183,20 +183,26 @@ func (c *Cluster) MetadataIn(ctx context.Context, kind Kind, namespace string) (
 	return fresh.sorted(), nil
 }
 
-// Select lists the objects of one namespace that match selectors, past the snapshot.
+// Select lists the objects of one namespace that match selectors, past the snapshot, in pages, sorted by name. Without a
+// namespace it is the whole cluster.
 func (c *Cluster) Select(ctx context.Context, kind Kind, namespace, labelSelector, fieldSelector string) ([]*unstructured.Unstructured, error) {
+	return c.selectFresh(ctx, scope{kind: kind, namespace: namespace, selector: labelSelector}, fieldSelector)
+}
+
+// SelectMetadata is Select for the metadata alone.
+func (c *Cluster) SelectMetadata(ctx context.Context, kind Kind, namespace, labelSelector, fieldSelector string) ([]*unstructured.Unstructured, error) {
+	return c.selectFresh(ctx, scope{kind: kind, namespace: namespace, selector: labelSelector, metadata: true}, fieldSelector)
+}
+
+func (c *Cluster) selectFresh(ctx context.Context, at scope, fieldSelector string) ([]*unstructured.Unstructured, error) {
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
-	page, err := c.resource(kind, namespace).List(ctx, metav1.ListOptions{LabelSelector: labelSelector, FieldSelector: fieldSelector, Limit: pageSize})
-	if err != nil {
-		return nil, c.classify(err)
+	fresh := newListing()
+	if err := c.pages(ctx, at, metav1.ListOptions{Limit: pageSize, LabelSelector: at.selector, FieldSelector: fieldSelector}, fresh); err != nil {
+		return nil, err
 	}
-	objects := make([]*unstructured.Unstructured, len(page.Items))
-	for i := range page.Items {
-		objects[i] = &page.Items[i]
-	}
-	return objects, nil
+	return fresh.sorted(), nil
 }
 
 func (c *Cluster) sorted(ctx context.Context, at scope) ([]*unstructured.Unstructured, error) {
@@ -247,15 +253,20 @@ func (c *Cluster) listed(ctx context.Context, at scope) (*listing, error) {
 	}
 }
 
-// fill lists a scope page by page. A continue token that expired restarts the list, as the API prescribes.
+// fill lists a scope.
 func (c *Cluster) fill(ctx context.Context, at scope, into *listing) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
 	options := metav1.ListOptions{Limit: pageSize, LabelSelector: at.selector}
-	if at.kind == Secrets {
+	if at.kind == Secrets && !ofHelm(at.selector) {
 		options.FieldSelector = helmStorage
 	}
+	return c.pages(ctx, at, options, into)
+}
+
+// pages lists a scope page by page. A continue token that expired restarts the list, as the API prescribes.
+func (c *Cluster) pages(ctx context.Context, at scope, options metav1.ListOptions, into *listing) error {
 	restarted := false
 	for {
 		token, err := c.page(ctx, at, options, into)

@@ -18,17 +18,33 @@ import (
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
 )
 
-// plane is the control plane that the tests of this package share; the first test that asks for it boots it.
-var plane struct {
+// lazy is a cluster that tests of this package share; the first test that asks for it boots it.
+type lazy struct {
+	spec  fleettest.ClusterSpec
 	once  sync.Once
 	fleet *fleettest.Fleet
 	err   error
 }
 
+func (l *lazy) get(t *testing.T) *fleettest.Cluster {
+	t.Helper()
+	l.once.Do(func() { l.fleet, l.err = fleettest.Start(context.Background(), l.spec) })
+	if l.err != nil {
+		t.Fatal(l.err)
+	}
+	return l.fleet.Cluster(l.spec.Name)
+}
+
+// plane is a control plane alone: nothing happens there but what a test does.
+var plane = lazy{spec: fleettest.ClusterSpec{Name: "plane", ControlPlaneOnly: true}}
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if plane.fleet != nil {
-		if err := plane.fleet.Stop(); err != nil {
+	for _, one := range []*lazy{&plane, &whole} {
+		if one.fleet == nil {
+			continue
+		}
+		if err := one.fleet.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -47,13 +63,12 @@ type fixture struct {
 
 func newFixture(t *testing.T, namespace string) *fixture {
 	t.Helper()
-	plane.once.Do(func() {
-		plane.fleet, plane.err = fleettest.Start(context.Background(), fleettest.ClusterSpec{Name: "plane", ControlPlaneOnly: true})
-	})
-	if plane.err != nil {
-		t.Fatal(plane.err)
-	}
-	c := plane.fleet.Cluster("plane")
+	return newFixtureOn(t, &plane, namespace)
+}
+
+func newFixtureOn(t *testing.T, on *lazy, namespace string) *fixture {
+	t.Helper()
+	c := on.get(t)
 	f := &fixture{t: t, plane: c, proxy: c.Proxy(t, fleettest.ProxyOptions{}), namespace: namespace}
 	_, err := c.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil {
@@ -66,8 +81,18 @@ func newFixture(t *testing.T, namespace string) *fixture {
 // afresh gives the cluster with nothing known of it, as a new process has it.
 func (f *fixture) afresh() *cluster.Cluster {
 	f.t.Helper()
-	fleet := cluster.NewFleet(cluster.Settings{Owner: us.Configuration, Entries: map[string]cluster.Entry{"plane": {Kubeconfig: f.proxy.AdminKubeconfig().Content()}}})
-	c, err := fleet.Cluster("plane")
+	return f.as(f.proxy.AdminKubeconfig(), nil)
+}
+
+// as gives the cluster as somebody sees it, and reports the progress of what is done there.
+func (f *fixture) as(kubeconfig fleettest.Kubeconfig, progress func(context.Context, cluster.Step)) *cluster.Cluster {
+	f.t.Helper()
+	name := f.plane.Name()
+	fleet := cluster.NewFleet(cluster.Settings{
+		Owner: us.Configuration, Progress: progress,
+		Entries: map[string]cluster.Entry{name: {Kubeconfig: kubeconfig.Content()}},
+	})
+	c, err := fleet.Cluster(name)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,7 +24,7 @@ const (
 
 // WaitReady waits until an object is ready by the rules of its kind and returns it. When the context ends first, the
 // error is a *cluster.Problem that says in the cluster's words what it waited for: the object's reason, its pods'
-// reasons and the last events.
+// reasons and the last events. One that can no longer become ready, such as a Job that failed, ends the wait at once.
 func WaitReady(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	var ready *unstructured.Unstructured
 	err := poll(ctx, c, Name(kind.Kind, namespace, name), "wait until it is ready", func() (bool, string, error) {
@@ -36,9 +36,12 @@ func WaitReady(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, names
 			return false, "it does not exist", nil
 		}
 		readiness := Ready(live)
+		if readiness.Failed {
+			return false, "", failure(ctx, c, Name(kind.Kind, namespace, name), kind, live, readiness.Reason)
+		}
 		ready = live
 		return readiness.Ready, readiness.Reason, nil
-	}, func(ctx context.Context) []string { return Explain(ctx, c, kind, namespace, name) })
+	}, overdue(c, kind, namespace, name, "wait until it is ready"))
 	return ready, err
 }
 
@@ -52,7 +55,7 @@ func Wait(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace,
 		}
 		done, reason := look(live)
 		return done, reason, nil
-	}, func(ctx context.Context) []string { return Explain(ctx, c, kind, namespace, name) })
+	}, overdue(c, kind, namespace, name, action))
 }
 
 // WaitGone waits until the cluster answers NotFound for an object, or has one with another UID by its name; without a uid
@@ -71,7 +74,7 @@ func WaitGone(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namesp
 			uid = live.GetUID()
 		}
 		return live.GetUID() != uid, heldUp(live), nil
-	}, func(ctx context.Context) []string { return Explain(ctx, c, kind, namespace, name) })
+	}, overdue(c, kind, namespace, name, "wait until it is gone"))
 }
 
 // heldUp says why an object that is being deleted is still there.
@@ -92,12 +95,13 @@ func heldUp(live *unstructured.Unstructured) string {
 }
 
 // poll looks again and again until done. An API server that does not answer for a moment is waited for like anything
-// else; any other error ends the wait.
-func poll(ctx context.Context, c *cluster.Cluster, object, action string, look func() (done bool, reason string, err error), explain func(context.Context) []string) error {
+// else; any other error ends the wait. When the context ends first, late makes the error: of when and after how long
+// that was, and of the last reason.
+func poll(ctx context.Context, c *cluster.Cluster, object, action string, look func() (done bool, reason string, err error), late func(ctx context.Context, when, reason string) error) error {
 	start, pause, last := time.Now(), firstPoll, ""
 	for {
 		done, reason, err := look()
-		if err != nil && ctx.Err() == nil && !cluster.Unreachable(err) {
+		if _, decided := errors.AsType[*cluster.Problem](err); decided || err != nil && ctx.Err() == nil && !passing(err) {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
@@ -114,26 +118,46 @@ func poll(ctx context.Context, c *cluster.Cluster, object, action string, look f
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return timedOut(ctx, c, object, action, last, time.Since(start), explain)
+			why := "The time limit was reached"
+			if errors.Is(ctx.Err(), context.Canceled) {
+				why = "It was interrupted"
+			}
+			return late(ctx, fmt.Sprintf("%s after %s", why, time.Since(start).Round(time.Second)), last)
 		case <-timer.C:
 		}
 		pause = min(pause*3/2, slowestPoll)
 	}
 }
 
-func timedOut(ctx context.Context, c *cluster.Cluster, object, action, reason string, waited time.Duration, explain func(context.Context) []string) error {
+// passing tells whether an error is that of an API server which is down, overloaded or changing its leader.
+func passing(err error) bool {
+	return cluster.Unreachable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
+}
+
+// overdue is the error of a wait for one object that took too long.
+func overdue(c *cluster.Cluster, kind cluster.Kind, namespace, name, action string) func(ctx context.Context, when, reason string) error {
+	return func(ctx context.Context, when, reason string) error {
+		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTime)
+		defer cancel()
+		object := Name(kind.Kind, namespace, name)
+		lines := []string{fmt.Sprintf("%s: %s on %s: %s.", when, object, c.Context(), orNothing(reason))}
+		return &cluster.Problem{
+			Summary: fmt.Sprintf("%s is not there yet: %s", object, action),
+			Detail:  strings.Join(append(lines, Explain(again, c, kind, namespace, name)...), "\n"),
+			Err:     ctx.Err(),
+		}
+	}
+}
+
+// failure is the error of a wait that is in vain, because an object failed for good; called is how the summary calls it.
+func failure(ctx context.Context, c *cluster.Cluster, called string, kind cluster.Kind, live *unstructured.Unstructured, reason string) error {
 	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTime)
 	defer cancel()
-	why := "The time limit was reached"
-	if errors.Is(ctx.Err(), context.Canceled) {
-		why = "It was interrupted"
-	}
-	lines := []string{fmt.Sprintf("%s after %s: %s on %s: %s.", why, waited.Round(time.Second), object, c.Context(), orNothing(reason))}
-	lines = append(lines, explain(again)...)
+	lines := []string{fmt.Sprintf("%s on %s: %s.", Describe(live), c.Context(), orNothing(reason))}
+	lines = append(lines, explaining(c).about(again, live)...)
 	return &cluster.Problem{
-		Summary: fmt.Sprintf("%s is not there yet: %s", object, action),
-		Detail:  strings.Join(lines, "\n"),
-		Err:     ctx.Err(),
+		Summary: called + " has failed",
+		Detail:  strings.Join(append(lines, lookAt(c, kind, live.GetNamespace(), live.GetName())), "\n"),
 	}
 }
 
@@ -142,90 +166,4 @@ func orNothing(reason string) string {
 		return "the cluster gave no reason"
 	}
 	return strings.TrimSuffix(reason, ".")
-}
-
-// Explain gathers what the cluster says of an object that is not ready: of a workload's pods, which are not running
-// and why (image, scheduling, quota, probe), and the last events. What cannot be read is left out.
-func Explain(ctx context.Context, c *cluster.Cluster, kind cluster.Kind, namespace, name string) []string {
-	var lines []string
-	live, err := c.Fetch(ctx, kind, namespace, name)
-	if err != nil || live == nil {
-		return nil
-	}
-	if selector, found, _ := unstructured.NestedStringMap(live.Object, "spec", "selector", "matchLabels"); found {
-		pods, err := c.Select(ctx, cluster.Pods, namespace, labelSelector(selector), "")
-		if err == nil {
-			lines = append(lines, podReasons(pods)...)
-		}
-	}
-	where := namespace
-	if where == "" {
-		where = "default"
-	}
-	events, err := c.Select(ctx, cluster.Events, where, "", "involvedObject.name="+name+",involvedObject.kind="+kind.Kind)
-	if err == nil {
-		lines = append(lines, lastEvents(events)...)
-	}
-	look := fmt.Sprintf("Look at: kubectl --context %s describe %s %s", c.Context(), strings.ToLower(kind.Kind), name)
-	if namespace != "" {
-		look += " -n " + namespace
-	}
-	return append(lines, look)
-}
-
-// mostShown bounds how many pods and events an explanation lists.
-const mostShown = 5
-
-func podReasons(pods []*unstructured.Unstructured) []string {
-	var lines []string
-	for _, pod := range pods {
-		if reason := podReason(pod); reason != "" {
-			lines = append(lines, fmt.Sprintf("Pod %s: %s", pod.GetName(), reason))
-		}
-	}
-	return slices.Clip(lines[:min(len(lines), mostShown)])
-}
-
-func podReason(pod *unstructured.Unstructured) string {
-	statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
-	inits, _, _ := unstructured.NestedSlice(pod.Object, "status", "initContainerStatuses")
-	for _, one := range append(inits, statuses...) {
-		status, _ := one.(map[string]any)
-		if waiting, found, _ := unstructured.NestedMap(status, "state", "waiting"); found {
-			return fmt.Sprintf("container %v waits: %v: %v", status["name"], waiting["reason"], waiting["message"])
-		}
-	}
-	for _, kind := range []string{"PodScheduled", "Ready"} {
-		if have, found := condition(pod, kind); found && have["status"] == "False" {
-			return fmt.Sprintf("%s is False: %v: %v", kind, have["reason"], have["message"])
-		}
-	}
-	return ""
-}
-
-func lastEvents(events []*unstructured.Unstructured) []string {
-	slices.SortFunc(events, func(a, b *unstructured.Unstructured) int { return strings.Compare(eventTime(a), eventTime(b)) })
-	var lines []string
-	for _, event := range events[max(0, len(events)-mostShown):] {
-		lines = append(lines, fmt.Sprintf("Event %v: %v: %v", event.Object["type"], event.Object["reason"], event.Object["message"]))
-	}
-	return lines
-}
-
-func eventTime(event *unstructured.Unstructured) string {
-	for _, field := range []string{"lastTimestamp", "eventTime"} {
-		if when, _ := event.Object[field].(string); when != "" {
-			return when
-		}
-	}
-	return event.GetCreationTimestamp().UTC().Format(time.RFC3339)
-}
-
-func labelSelector(labels map[string]string) string {
-	pairs := make([]string, 0, len(labels))
-	for key, value := range labels {
-		pairs = append(pairs, key+"="+value)
-	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, ",")
 }

@@ -31,6 +31,10 @@ type common struct {
 
 func (c *common) base() *common { return c }
 
+// adrift tells whether a state was another provider's until a `moved` block made it ours: it knows no cluster, so reads
+// leave it as it is, and the plan fills the cluster in.
+func (c *common) adrift() bool { return c.Cluster.IsNull() && c.ClusterUID.IsNull() }
+
 // The values of deletion_policy.
 const (
 	uninstall = "uninstall"

@@ -26,6 +26,8 @@ type definition[M any, P interface {
 	schema func(context.Context) schema.Schema
 	// object returns namespace and name of what the resource is about, for its mark, ID and identity.
 	object func(P) (namespace, name types.String)
+	// namespaced is set where the name is one within its namespace, which is then a part of the ID.
+	namespaced bool
 	// knobs are attributes, besides the common ones, whose change touches only the state.
 	knobs []string
 	// volatile are computed attributes that a change on the cluster may move; all others keep their value. The runner
@@ -33,6 +35,9 @@ type definition[M any, P interface {
 	// is seen on the cluster is therefore unknown in every plan that changes something.
 	volatile []string
 
+	// settle puts arguments of the state back into an update's plan where the configuration says the same in other words,
+	// before it is decided what changes. Optional.
+	settle func(context.Context, *call[M]) error
 	// plan checks a create or an update and fills in what is known already. It runs also when nothing changes, for
 	// its warnings.
 	plan func(context.Context, *call[M]) error
@@ -48,6 +53,8 @@ type definition[M any, P interface {
 	remove func(context.Context, *call[M]) error
 	// adopt fills state from the cluster after an import; false when there is nothing to import.
 	adopt func(context.Context, *call[M]) (bool, error)
+	// movers turn the state of other providers' resources into one of ours, which knows no cluster: see common.adrift.
+	movers []resource.StateMover
 }
 
 // call is one call of a definition's function.
@@ -55,15 +62,23 @@ type call[M any] struct {
 	cluster *cluster.Cluster
 	// owner is who the marks of this resource name.
 	owner kube.Owner
-	// plan is what shall be, state what was (nil at create), config what the user wrote (at plan).
+	// charts fetches charts.
+	charts *charts
+	// plan is what shall be, state what was (nil at create), config what the user wrote, its write-only arguments included
+	// (at plan, create and update).
 	plan, state, config *M
 	// changing is false for a plan that changes nothing on the cluster.
 	changing bool
 	// stateOnly is set when only knobs of the state differ: the apply of such a plan does nothing else, so that what has
 	// moved on the cluster since has to wait for the next plan.
 	stateOnly bool
+	// moved is set while the state is another provider's: nothing of it was ever looked at on the cluster.
+	moved bool
+	// replaced is set in the first half of a replacement: what the state holds goes, and a call of its own plans what comes.
+	replaced bool
 	// marked is set once berth has written its marks on the objects; after an import it has not.
 	marked      bool
+	private     private
 	diagnostics *diag.Diagnostics
 }
 
@@ -96,6 +111,8 @@ var yes = []byte(`true`)
 
 func (e *envelope[M, P]) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_" + e.name
+	// The UID of its cluster is learnt only after the move.
+	resp.ResourceBehavior.MutableIdentity = len(e.movers) > 0
 }
 
 func (e *envelope[M, P]) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -107,8 +124,9 @@ func (e *envelope[M, P]) Configure(_ context.Context, req resource.ConfigureRequ
 }
 
 func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan M
+	var plan, config M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -130,10 +148,11 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 		addError(&resp.Diagnostics, doing, err, nil)
 		return
 	}
-	_, name := e.object(&plan)
-	base.ID = types.StringValue(importID(base.Cluster, name))
+	base.ID = e.importID(&plan)
 	base.ClusterUID, base.Drift = types.StringValue(uid), noDrift
-	call := &call[M]{cluster: c, owner: e.owner(c, name), plan: &plan, changing: true, diagnostics: &resp.Diagnostics}
+	call := &call[M]{
+		cluster: c, owner: e.owner(c, &plan), charts: e.provider.charts, plan: &plan, config: &config, changing: true, diagnostics: &resp.Diagnostics,
+	}
 	defer e.provider.turns.take(uid + "/" + call.owner.String())()
 	if err := ended(ctx, doing, limit, e.create(ctx, call)); err != nil {
 		// No state: a create that fails and returns state is tainted and replaced, which would be destruction.
@@ -145,7 +164,8 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 		}
 		return
 	}
-	resp.Diagnostics.Append(resp.Private.SetKey(ctx, keyMarked, yes)...)
+	call.private.remember(keyMarked, yes)
+	resp.Diagnostics.Append(call.private.write(ctx, resp.Private)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 	namespace, name := e.object(&plan)
 	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
@@ -161,8 +181,11 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 	// First, because a runner may have kept none, and then refuses any read that gives none, one that ends early included.
 	namespace, name := e.object(&state)
 	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
+	if base.adrift() {
+		return
+	}
 	doing := fmt.Sprintf("Reading %s failed", e.describe(&state))
-	c, standing, err := e.find(ctx, base)
+	c, standing, err := e.find(ctx, &state)
 	switch {
 	case err != nil && e.provider.keepUnreachable && cluster.Unreachable(err):
 		resp.Diagnostics.AddWarning(fmt.Sprintf("%s was not refreshed", e.describe(&state)),
@@ -181,9 +204,11 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 		return
 	}
 	imported := base.ClusterUID.IsNull()
-	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
-	resp.Diagnostics.Append(diagnostics...)
-	call := &call[M]{cluster: c, owner: e.owner(c, name), state: &state, marked: marked != nil, diagnostics: &resp.Diagnostics}
+	kept := private{had: req.Private}
+	call := &call[M]{
+		cluster: c, owner: e.owner(c, &state), charts: e.provider.charts, state: &state, marked: kept.recall(ctx, keyMarked) != nil,
+		private: kept, diagnostics: &resp.Diagnostics,
+	}
 	found := true
 	if imported {
 		uid, err := c.UID(ctx)
@@ -212,6 +237,7 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 		resp.State.RemoveResource(ctx)
 		return
 	}
+	resp.Diagnostics.Append(call.private.write(ctx, resp.Private)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 	// Again, because an import learns the UID and the namespace from the cluster.
 	namespace, name = e.object(&state)
@@ -242,32 +268,45 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 
 	doing := fmt.Sprintf("Updating %s failed", e.describe(&plan))
 	c, uid, err := e.connect(ctx, base.Cluster.ValueString())
-	if err == nil && was.ClusterUID.ValueString() != uid {
-		err = wrongCluster(c, was.ClusterUID.ValueString(), uid)
+	pinned := was.ClusterUID
+	if was.adrift() {
+		pinned = base.ClusterUID
+	}
+	if err == nil && !pinned.IsUnknown() && pinned.ValueString() != uid {
+		err = wrongCluster(c, pinned.ValueString(), uid)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, doing, err, nil)
 		return
 	}
-	if kind == stateOnly {
+	if kind == stateOnly && !was.adrift() {
 		// The same cluster under another key.
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 		return
 	}
-	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
-	resp.Diagnostics.Append(diagnostics...)
+	kept := private{had: req.Private}
 	base.Drift = noDrift
 	call := &call[M]{
-		cluster: c, owner: e.owner(c, name), plan: &plan, state: &state, config: &config,
-		changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics,
+		cluster: c, owner: e.owner(c, &plan), charts: e.provider.charts, plan: &plan, state: &state, config: &config,
+		changing: true, moved: was.adrift(), marked: kept.recall(ctx, keyMarked) != nil, private: kept, diagnostics: &resp.Diagnostics,
+	}
+	if call.moved {
+		base.ID, base.ClusterUID = e.importID(&plan), types.StringValue(uid)
 	}
 	defer e.provider.turns.take(uid + "/" + call.owner.String())()
-	if err := ended(ctx, doing, limit, e.update(ctx, call)); err != nil {
+	act := e.update
+	if kind == stateOnly {
+		act = e.takeOver
+	} else {
+		call.private.remember(keyMarked, yes)
+	}
+	if err := ended(ctx, doing, limit, act(ctx, call)); err != nil {
 		addError(&resp.Diagnostics, doing, err, record.Lines())
 		return
 	}
-	resp.Diagnostics.Append(resp.Private.SetKey(ctx, keyMarked, yes)...)
+	resp.Diagnostics.Append(call.private.write(ctx, resp.Private)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
 }
 
 func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -284,7 +323,7 @@ func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 	ctx, record := cluster.WithRecord(ctx)
 
 	doing := fmt.Sprintf("Destroying %s failed", e.describe(&state))
-	c, standing, err := e.find(ctx, base)
+	c, standing, err := e.find(ctx, &state)
 	if err == nil && standing == deferred {
 		err = &cluster.Problem{
 			Attribute: "cluster", Summary: doing,
@@ -299,10 +338,11 @@ func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 		// What was pinned to the old cluster went with it.
 		return
 	}
-	_, name := e.object(&state)
-	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
-	resp.Diagnostics.Append(diagnostics...)
-	call := &call[M]{cluster: c, owner: e.owner(c, name), state: &state, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
+	kept := private{had: req.Private}
+	call := &call[M]{
+		cluster: c, owner: e.owner(c, &state), state: &state, changing: true, marked: kept.recall(ctx, keyMarked) != nil,
+		private: kept, diagnostics: &resp.Diagnostics,
+	}
 	defer e.provider.turns.take(base.ClusterUID.ValueString() + "/" + call.owner.String())()
 	if err := ended(ctx, doing, limit, e.remove(ctx, call)); err != nil {
 		addError(&resp.Diagnostics, doing, err, record.Lines())
@@ -310,23 +350,37 @@ func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 }
 
 // owner is who the marks of a resource name.
-func (e *envelope[M, P]) owner(c *cluster.Cluster, name types.String) kube.Owner {
-	return kube.Owner{Configuration: c.Owner(), Resource: e.name + "." + name.ValueString()}
+func (e *envelope[M, P]) owner(c *cluster.Cluster, model P) kube.Owner {
+	return kube.Owner{Configuration: c.Owner(), Resource: e.name + "." + e.nameOf(model)}
+}
+
+// nameOf is what tells a resource from others of its type on a cluster.
+func (e *envelope[M, P]) nameOf(model P) string {
+	namespace, name := e.object(model)
+	if e.namespaced && name.ValueString() != "" {
+		return namespace.ValueString() + "/" + name.ValueString()
+	}
+	return name.ValueString()
 }
 
 // describe names a resource in messages, which must differ between resources: the runners fold equal ones together.
 func (e *envelope[M, P]) describe(model P) string {
-	_, name := e.object(model)
 	where := ""
 	if key := model.base().Cluster.ValueString(); key != "" {
 		where = fmt.Sprintf(" on cluster %q", key)
 	}
-	if name.ValueString() == "" {
-		return "berth_" + e.name + where
+	if name := e.nameOf(model); name != "" {
+		return fmt.Sprintf("berth_%s %q%s", e.name, name, where)
 	}
-	return fmt.Sprintf("berth_%s %q%s", e.name, name.ValueString(), where)
+	return "berth_" + e.name + where
 }
 
-func importID(cluster, name types.String) string {
-	return cluster.ValueString() + "/" + name.ValueString()
+// importID is the ID of a resource; unknown as long as a part of it is.
+func (e *envelope[M, P]) importID(model P) types.String {
+	namespace, name := e.object(model)
+	key := model.base().Cluster
+	if key.IsUnknown() || name.IsUnknown() || e.namespaced && namespace.IsUnknown() {
+		return types.StringUnknown()
+	}
+	return types.StringValue(key.ValueString() + "/" + e.nameOf(model))
 }

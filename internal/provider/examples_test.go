@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
+	"github.com/berthdev/terraform-provider-berth/internal/fleettest/charts"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
 )
 
@@ -37,6 +38,8 @@ func TestExamples(t *testing.T) {
 	cluster.Kubectl(t, "create", "priorityclass", "platform-critical", "--value=100000")
 	cluster.Kubectl(t, "create", "namespace", "existing")
 
+	mirror := exampleCharts(t)
+
 	root, err := fleettest.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -56,11 +59,24 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(name, func(t *testing.T) { planExample(t, cluster, folder) })
+		t.Run(name, func(t *testing.T) { planExample(t, cluster, mirror, folder) })
 	}
 }
 
-func planExample(t *testing.T, cluster *fleettest.Cluster, folder string) {
+// exampleCharts is a folder with the charts that the examples name.
+func exampleCharts(t *testing.T) string {
+	t.Helper()
+	mirror := t.TempDir()
+	for name, version := range map[string]string{"shop": "1.4.0", "cart": "0.9.2"} {
+		folder := charts.Folder(t, name, version, map[string]string{"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n"})
+		if err := os.CopyFS(filepath.Join(mirror, name), os.DirFS(folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return mirror
+}
+
+func planExample(t *testing.T, cluster *fleettest.Cluster, mirror, folder string) {
 	w := tofutest.New(t, tofutest.Options{})
 	config := cluster.AdminKubeconfig()
 	var all strings.Builder
@@ -83,7 +99,9 @@ func planExample(t *testing.T, cluster *fleettest.Cluster, folder string) {
 		for _, match := range exampleCluster.FindAllStringSubmatch(text, -1) {
 			entries[match[1]] = byPath(t, config)
 		}
-		w.Write("provider_test.tf", providerBlock("examples", entries))
+		w.Write("provider_test.tf", providerBlock("examples", entries, fmt.Sprintf(`charts = {
+    repository_overrides = { "https://charts.example.com" = %[1]q, "oci://registry.example.com/charts" = %[1]q }
+  }`, mirror)))
 	}
 	values := map[string]string{
 		"kubeconfig_path": cluster.Kubeconfig(), "kubeconfig": config.Content(), "host": cluster.Server(),

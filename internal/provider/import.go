@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -35,50 +36,61 @@ func setIdentity(ctx context.Context, identity *tfsdk.ResourceIdentity, diagnost
 	diagnostics.Append(identity.Set(ctx, identityModel{ClusterUID: uid, Namespace: namespace, Name: name})...)
 }
 
-// ImportState takes `cluster/name`, or an identity, and leaves the rest to Read.
+// ImportState takes `cluster/name` (`cluster/namespace/name` where the name is one within a namespace), or an identity,
+// and leaves the rest to Read.
 func (e *envelope[M, P]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	key, name, ok := strings.Cut(req.ID, "/")
-	if req.ID == "" && req.Identity != nil {
-		key, name, ok = e.importIdentity(ctx, req, resp)
-		if resp.Diagnostics.HasError() {
+	id := req.ID
+	if id == "" && req.Identity != nil {
+		if id = e.importIdentity(ctx, req, resp); resp.Diagnostics.HasError() {
 			return
 		}
 	}
-	if !ok || key == "" || name == "" || strings.Contains(name, "/") {
-		resp.Diagnostics.AddError(fmt.Sprintf("%q is not an import ID of berth_%s", req.ID, e.name),
-			fmt.Sprintf("It has to be the cluster's key and the name with a slash between them, such as \"%s/%s\". The keys of the provider's `clusters` are: %s.",
-				exampleKey(e.provider), "my-name", quoteNames(e.provider.fleet.Names())))
+	parts, form, example := strings.Split(id, "/"), "the cluster's key and the name with a slash between them", "my-name"
+	wanted := 2
+	if e.namespaced {
+		wanted, form, example = 3, "the cluster's key, the namespace and the name with slashes between them", "my-namespace/my-name"
+	}
+	if len(parts) != wanted || slices.Contains(parts, "") {
+		resp.Diagnostics.AddError(fmt.Sprintf("%q is not an import ID of berth_%s", id, e.name),
+			fmt.Sprintf("It has to be %s, such as \"%s/%s\". The keys of the provider's `clusters` are: %s.",
+				form, exampleKey(e.provider), example, quoteNames(e.provider.fleet.Names())))
 		return
 	}
+	key, name := parts[0], parts[wanted-1]
 	if _, err := e.provider.fleet.Cluster(key); err != nil {
-		addError(&resp.Diagnostics, fmt.Sprintf("Importing berth_%s %q failed", e.name, name), err, nil)
+		addError(&resp.Diagnostics, fmt.Sprintf("Importing berth_%s %q failed", e.name, strings.Join(parts[1:], "/")), err, nil)
 		return
 	}
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
-	if req.ID == "" {
-		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), key+"/"+name)...)
+	values := map[string]string{"id": id, "cluster": key, "name": name}
+	if e.namespaced {
+		values["namespace"] = parts[1]
 	}
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("cluster"), key)...)
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
+	for attribute, value := range values {
+		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(attribute), value)...)
+	}
 }
 
-func (e *envelope[M, P]) importIdentity(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) (key, name string, ok bool) {
+// importIdentity is the import ID of an identity.
+func (e *envelope[M, P]) importIdentity(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) string {
 	var identity identityModel
 	resp.Diagnostics.Append(req.Identity.Get(ctx, &identity)...)
 	if resp.Diagnostics.HasError() {
-		return "", "", false
+		return ""
 	}
 	c, err := e.provider.fleet.ByUID(ctx, identity.ClusterUID.ValueString())
 	if err == nil && c == nil {
 		resp.Diagnostics.AddError(fmt.Sprintf("No cluster has the UID %q", identity.ClusterUID.ValueString()),
 			fmt.Sprintf("None of the provider's `clusters` that answered has a kube-system namespace with this UID. The keys are: %s.", quoteNames(e.provider.fleet.Names())))
-		return "", "", false
+		return ""
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Importing by identity failed", err, nil)
-		return "", "", false
+		return ""
 	}
-	return c.Name(), identity.Name.ValueString(), true
+	if e.namespaced {
+		return c.Name() + "/" + identity.Namespace.ValueString() + "/" + identity.Name.ValueString()
+	}
+	return c.Name() + "/" + identity.Name.ValueString()
 }
 
 func exampleKey(provider *configured) string {

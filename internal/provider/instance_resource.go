@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -243,16 +242,6 @@ func observeInstance(ctx context.Context, call *call[instanceModel], model *inst
 		keepPromises(&promised, model)
 	}
 	return nil
-}
-
-// keepPromises puts back into a model whatever was known in it before.
-func keepPromises(promised, model *instanceModel) {
-	before, after := fieldsOf(promised), fieldsOf(model)
-	for name, value := range before {
-		if !value.Interface().(attr.Value).IsUnknown() {
-			after[name].Set(value)
-		}
-	}
 }
 
 func readInstance(ctx context.Context, call *call[instanceModel]) (bool, error) {

@@ -50,12 +50,21 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
-	resp.Diagnostics.Append(diagnostics...)
-	call := &call[M]{plan: &plan, state: state, config: &config, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
+	kept := private{had: req.Private}
+	call := &call[M]{
+		charts: e.provider.charts, plan: &plan, state: state, config: &config, changing: true,
+		marked: kept.recall(ctx, keyMarked) != nil, private: kept, diagnostics: &resp.Diagnostics,
+	}
 	P(&plan).base().Drift = noDrift
 	kind := onCluster
 	if state != nil {
+		call.moved = P(state).base().adrift()
+		if e.settle != nil {
+			if err := e.settle(ctx, call); err != nil {
+				e.planError(&plan, true, err, resp)
+				return
+			}
+		}
 		kind = e.changeOf(&config, &plan, state)
 		call.changing = kind == onCluster
 	}
@@ -63,7 +72,7 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if state != nil {
+	if state != nil && !call.moved {
 		// A key that was renamed differs only now that it is settled.
 		renamed := kind == none && !P(&plan).base().Cluster.Equal(P(state).base().Cluster)
 		call.stateOnly = kind == stateOnly || renamed
@@ -73,8 +82,8 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 		}
 	}
 	if call.cluster != nil {
-		_, name := e.object(&plan)
-		call.owner = e.owner(call.cluster, name)
+		call.owner = e.owner(call.cluster, &plan)
+		call.replaced = call.replaced || e.replaces(call)
 		if err := e.plan(ctx, call); err != nil {
 			e.planError(&plan, call.changing, err, resp)
 			e.openOutputs(call)
@@ -124,9 +133,8 @@ func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], kind ch
 		// The cluster may be dead: knobs must be changeable all the same.
 		return
 	}
-	_, name := e.object(call.plan)
-	if call.state == nil && !name.IsUnknown() {
-		base.ID = types.StringValue(importID(base.Cluster, name))
+	if call.state == nil || call.moved {
+		base.ID = e.importID(call.plan)
 	}
 	c, err := e.provider.fleet.Cluster(base.Cluster.ValueString())
 	if errors.Is(err, cluster.ErrDeferred) {
@@ -141,7 +149,7 @@ func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], kind ch
 		e.planError(call.plan, call.changing, err, resp)
 		return
 	}
-	if call.state != nil {
+	if call.state != nil && !call.moved {
 		e.planMove(call, c, uid, resp)
 	} else {
 		base.ClusterUID = types.StringValue(uid)
@@ -159,7 +167,18 @@ func (e *envelope[M, P]) planMove(call *call[M], c *cluster.Cluster, uid string,
 		addError(&resp.Diagnostics, "Wrong cluster", wrongCluster(c, was.ClusterUID.ValueString(), uid), nil)
 		return
 	}
+	call.replaced = true
 	resp.RequiresReplace = append(resp.RequiresReplace, path.Root("cluster"))
+}
+
+// replaces tells whether what the state holds is another object than what the plan is about.
+func (e *envelope[M, P]) replaces(call *call[M]) bool {
+	if call.state == nil {
+		return false
+	}
+	namespace, name := e.object(call.plan)
+	within, was := e.object(call.state)
+	return !name.Equal(was) || e.namespaced && !namespace.Equal(within)
 }
 
 // putOff says which checks were not run, and why.
@@ -180,7 +199,7 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	c, where, err := e.find(ctx, P(state).base())
+	c, where, err := e.find(ctx, state)
 	if err != nil {
 		e.planError(state, true, err, resp)
 		return
@@ -188,10 +207,11 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 	if where != reached {
 		return
 	}
-	_, name := e.object(state)
-	marked, diagnostics := req.Private.GetKey(ctx, keyMarked)
-	resp.Diagnostics.Append(diagnostics...)
-	call := &call[M]{cluster: c, owner: e.owner(c, name), state: state, changing: true, marked: marked != nil, diagnostics: &resp.Diagnostics}
+	kept := private{had: req.Private}
+	call := &call[M]{
+		cluster: c, owner: e.owner(c, state), state: state, changing: true, marked: kept.recall(ctx, keyMarked) != nil,
+		private: kept, diagnostics: &resp.Diagnostics,
+	}
 	if err := e.planDelete(ctx, call); err != nil {
 		e.planError(state, true, err, resp)
 	}
@@ -289,6 +309,16 @@ func fieldsOf(model any) map[string]reflect.Value {
 	}
 	add(reflect.ValueOf(model).Elem())
 	return fields
+}
+
+// keepPromises puts back into a model whatever was known in it before.
+func keepPromises(promised, model any) {
+	before, after := fieldsOf(promised), fieldsOf(model)
+	for name, value := range before {
+		if !value.Interface().(attr.Value).IsUnknown() {
+			after[name].Set(value)
+		}
+	}
 }
 
 // unknownLike is the unknown value of a field's own type.

@@ -35,7 +35,8 @@ var (
 
 // configured is what a configured provider hands to its resources and data sources.
 type configured struct {
-	fleet *cluster.Fleet
+	fleet  *cluster.Fleet
+	charts *charts
 	// keepUnreachable is on_unreachable = "warn": the resources of a cluster that does not answer keep their state.
 	keepUnreachable bool
 	// turns lets resources that are one to the cluster (a replacement and what it replaces) write one after the other.
@@ -45,6 +46,7 @@ type configured struct {
 type providerModel struct {
 	Owner         types.String `tfsdk:"owner"`
 	Clusters      types.Map    `tfsdk:"clusters"`
+	Charts        types.Object `tfsdk:"charts"`
 	OnUnreachable types.String `tfsdk:"on_unreachable"`
 	ProgressFile  types.String `tfsdk:"progress_file"`
 }
@@ -65,6 +67,7 @@ func (*berth) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider
 				Validators: []validator.String{stringvalidator.LengthBetween(1, 200), noSlash()},
 			},
 			"clusters": clustersAttribute(),
+			"charts":   chartsAttribute(),
 			"on_unreachable": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "What a refresh does when a cluster cannot be reached (DNS, connection, TLS time-out, or 502 to 504): `error` (default), or `warn`, which keeps the prior state of that cluster's resources and skips its plan checks. " +
@@ -101,7 +104,10 @@ func (p *berth) Configure(ctx context.Context, req provider.ConfigureRequest, re
 				fmt.Sprintf("The provider's `%s` depends on something that is created in the same apply. Every plan needs it: use a value that is known, such as a variable.", name))
 		}
 	}
+	userAgent := "terraform-provider-berth/" + p.version
 	settings, diagnostics := readClusters(ctx, model.Clusters)
+	resp.Diagnostics.Append(diagnostics...)
+	sources, diagnostics := readCharts(ctx, model.Charts, userAgent)
 	resp.Diagnostics.Append(diagnostics...)
 	if resp.Diagnostics.HasError() {
 		return
@@ -113,15 +119,15 @@ func (p *berth) Configure(ctx context.Context, req provider.ConfigureRequest, re
 		return
 	}
 	settings.Owner = model.Owner.ValueString()
-	settings.UserAgent = "terraform-provider-berth/" + p.version
+	settings.UserAgent = userAgent
 	settings.Trace = func(ctx context.Context, message string, fields map[string]any) { tflog.Trace(ctx, message, fields) }
 	settings.Progress = progress
-	ready := &configured{fleet: cluster.NewFleet(settings), keepUnreachable: model.OnUnreachable.ValueString() == "warn"}
+	ready := &configured{fleet: cluster.NewFleet(settings), charts: sources, keepUnreachable: model.OnUnreachable.ValueString() == "warn"}
 	resp.ResourceData, resp.DataSourceData = ready, ready
 }
 
 func (*berth) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newPriorityClass, newInstance}
+	return []func() resource.Resource{newPriorityClass, newInstance, newRelease}
 }
 
 func (*berth) DataSources(context.Context) []func() datasource.DataSource {

@@ -38,7 +38,14 @@ func (e *envelope[M, P]) connect(ctx context.Context, key string) (*cluster.Clus
 
 // find returns the cluster of a resource in the state and makes sure that it is the one the resource is pinned to. A
 // key that was renamed is found again by the UID, and written to the state under its new name.
-func (e *envelope[M, P]) find(ctx context.Context, base *common) (*cluster.Cluster, standing, error) {
+func (e *envelope[M, P]) find(ctx context.Context, model P) (*cluster.Cluster, standing, error) {
+	base := model.base()
+	if base.adrift() {
+		return nil, reached, &cluster.Problem{
+			Attribute: "cluster", Summary: fmt.Sprintf("%s was moved here, and its cluster is not known yet", e.describe(model)),
+			Detail: "refusing: the state that it was moved from names no cluster, so nothing can be destroyed on it. Apply it once with its resource block in place, which pins it to its cluster; then take it out.",
+		}
+	}
 	pinned, key := base.ClusterUID.ValueString(), base.Cluster.ValueString()
 	c, err := e.provider.fleet.Cluster(key)
 	if errors.Is(err, cluster.ErrDeferred) {

@@ -1,0 +1,540 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/cli"
+	"helm.sh/helm/v3/pkg/release"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
+	"github.com/berthdev/terraform-provider-berth/internal/fleettest/charts"
+	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
+)
+
+// What takes a release of the helm provider (3.1) out of reach for good, or out of the state, and berth has to pass: a
+// kill, an interrupt, a wait that ends, a cluster that does not answer, a credential that has expired, and somebody else
+// who is at work.
+
+// shopChart writes a chart whose release has a ConfigMap "<release>-shop" with a color and a Deployment "<release>-shop"
+// of one pod, which becomes ready unless its image is brokenImage or no node is in its zone; with a quota, the namespace
+// may have that many pods.
+func shopChart(t testing.TB) string {
+	t.Helper()
+	return charts.Folder(t, "shop", "1.0.0", map[string]string{
+		"values.yaml": "color: white\nimage: example.com/shop:1\nzone: \"\"\nquota: \"\"\n",
+		"templates/config.yaml": `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-shop
+data:
+  color: {{ .Values.color }}
+`,
+		"templates/quota.yaml": `{{- with .Values.quota }}
+apiVersion: v1
+kind: ResourceQuota
+metadata:
+  name: {{ $.Release.Name }}-shop
+spec:
+  hard:
+    pods: {{ . | quote }}
+{{- end }}
+`,
+		"templates/deployment.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .Release.Name }}-shop
+spec:
+  selector:
+    matchLabels:
+      app: {{ .Release.Name }}
+  template:
+    metadata:
+      labels:
+        app: {{ .Release.Name }}
+    spec:
+      {{- with .Values.zone }}
+      nodeSelector:
+        zone: {{ . }}
+      {{- end }}
+      containers:
+        - name: shop
+          image: {{ .Values.image }}
+`,
+	})
+}
+
+// brokenImage is one that no node can pull; see podStages.
+const brokenImage = "broken.example.com/app:1"
+
+// shop is a release of a shopChart with values, in a namespace of its name.
+func shop(chart, name, values string, body ...string) string {
+	return releaseBlock("this", name, name, append([]string{byFolder(chart), "create_namespace = true", "values = [yamlencode({ " + values + " })]"}, body...)...)
+}
+
+// newShop is a bench on the cluster on which pods run, a shopChart, and the name of a release of it.
+func newShop(t *testing.T) (b *bench, chart, name string) {
+	t.Helper()
+	return newBenchOn(t, wholeCluster(t), unique("team"), tofutest.Options{}), shopChart(t), unique("shop")
+}
+
+// revisions are Helm's records of a release in their order, as "<revision> <status>".
+func (b *bench) revisions(name string) []string {
+	b.t.Helper()
+	secrets, err := b.cluster.Client().CoreV1().Secrets(name).List(b.t.Context(), metav1.ListOptions{LabelSelector: "owner=helm,name=" + name})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	revisions := []string{}
+	for _, secret := range secrets.Items {
+		revisions = append(revisions, secret.Labels["version"]+" "+secret.Labels["status"])
+	}
+	slices.Sort(revisions)
+	return revisions
+}
+
+// inState is how many resources the state holds. None of them is tainted.
+func (b *bench) inState(want int) {
+	b.t.Helper()
+	b.NoTaint()
+	same(b.t, "resources in the state", len(b.Instances()), want)
+}
+
+// shopColor is what the ConfigMap of a shopChart's release has; "none" where there is none.
+func (b *bench) shopColor(name string) string {
+	b.t.Helper()
+	if found := b.configMap(name, name+"-shop"); found != nil {
+		return found.Data["color"]
+	}
+	return "none"
+}
+
+// cutShort starts a command and ends it in some way once the API server has done its first write of a resource.
+func (b *bench) cutShort(resource string, start func(...string) *tofutest.Running, end func(*tofutest.Running) error) *tofutest.Result {
+	b.t.Helper()
+	running := make(chan *tofutest.Running, 1)
+	var (
+		first  sync.Once
+		failed = errors.New("there was no write of " + resource)
+	)
+	b.proxy.OnWrite(nil, func(_ int, request fleettest.Request) {
+		if request.Resource == resource {
+			first.Do(func() { failed = end(<-running) })
+		}
+	})
+	run := start()
+	running <- run
+	result := run.Wait()
+	b.proxy.OnWrite(nil, nil)
+	if failed != nil {
+		b.t.Fatalf("%v\n%s", failed, result.Log)
+	}
+	return result
+}
+
+// The two ways in which a process dies: the provider alone, and all that runs on the machine.
+func killProvider(run *tofutest.Running) error { _, err := run.KillProvider(); return err }
+func killAll(run *tofutest.Running) error      { return run.Kill() }
+
+// Killed in the middle of an install, of an upgrade and of an uninstall, a release is gone on with by the next apply of
+// the same configuration; Helm itself says "cannot re-use a name that is still in use" and "another operation is in
+// progress" for ever (X11, promise 5 of the design).
+func TestReleaseKilled(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(*tofutest.Running) error{"the provider": killProvider, "the machine": killAll} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			b, chart, name := newShop(t)
+			b.use(shop(chart, name, `color = "red"`))
+			b.cutShort("deployments", b.ApplyAsync, end)
+			b.inState(0)
+			same(t, "what the kill left", b.revisions(name), []string{"1 pending-install"})
+			plan := b.MustPlan()
+			plan.Warning(t, "^Release "+name+"/"+name+" was begun by an earlier apply$", `berth's mark \(revision 1, pending-install\), and the state does not hold it\. The apply goes on from it\.`)
+			same(t, "the plan", plan.Change(t, rel).Is("create"), true)
+			b.MustApply()
+			b.PlanIsEmpty().NoWarnings(t)
+			same(t, "installed", row(b.shopColor(name), b.Resource(rel)["status"]), "red deployed")
+
+			b.use(shop(chart, name, `color = "blue", image = "example.com/shop:2"`))
+			before := b.revisions(name)
+			b.cutShort("configmaps", b.ApplyAsync, end)
+			b.inState(1)
+			if left := b.revisions(name); len(left) != len(before)+1 || !strings.HasSuffix(left[len(left)-1], " pending-upgrade") {
+				t.Errorf("the kill left %v", left)
+			}
+			change := b.MustPlan().Change(t, rel)
+			same(t, "the plan", change.Is("update"), true)
+			b.MustApply()
+			b.PlanIsEmpty().NoWarnings(t)
+			same(t, "upgraded", row(b.shopColor(name), b.Resource(rel)["status"]), "blue deployed")
+			b.settled(name)
+
+			b.cutShort("deployments", b.DestroyAsync, end)
+			b.inState(1)
+			b.MustDestroy()
+			same(t, "what is left", row(b.shopColor(name), b.revisions(name)), "none []")
+			b.namespaceIsGone(name)
+		})
+	}
+}
+
+// settled fails the test unless exactly one revision of a release is deployed, the newest, and none is pending.
+func (b *bench) settled(name string) {
+	b.t.Helper()
+	all := b.revisions(name)
+	for i, one := range all {
+		_, status, _ := strings.Cut(one, " ")
+		if last := i == len(all)-1; last != (status == "deployed") || strings.HasPrefix(status, "pending") || status == "uninstalling" {
+			b.t.Errorf("revisions: %v", all)
+			return
+		}
+	}
+}
+
+// Interrupted while it waits, an install ends soon, says what it waited for and what there is, leaves neither a pending
+// revision nor a half of a resource, and is gone on with by the next apply (promises 5 and 8 of the design).
+func TestReleaseInterrupted(t *testing.T) {
+	t.Parallel()
+	b, chart, name := newShop(t)
+	b.use(shop(chart, name, `image = "`+brokenImage+`"`))
+	run := b.ApplyAsync()
+	b.untilPodWaits(name, "ErrImagePull")
+	interrupted := time.Now()
+	if err := run.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-run.Done():
+	case <-time.After(time.Minute):
+		t.Errorf("the apply still runs a minute after it was interrupted: %v", run.Kill())
+	}
+	result := run.Wait()
+	t.Logf("it ended %s after the interrupt", time.Since(interrupted).Round(100*time.Millisecond))
+	result.Error(t, `^\d of 2 objects of release `+name+"/"+name+" are not ready$", `^It was interrupted after \d+s`,
+		"container shop waits: ErrImagePull: failed to pull: 401 Unauthorized",
+		"Applied before this: created Namespace/"+name+".*created ConfigMap/"+name+"/"+name+"-shop.*created Deployment/"+name+"/"+name+"-shop")
+	result.Warning(t, `^berth_release "`+name+"/"+name+`" on cluster "shared" is unfinished$`, "the next apply goes on from it")
+	b.inState(0)
+	same(t, "what the interrupt left", b.revisions(name), []string{"1 failed"})
+
+	b.use(shop(chart, name, `color = "red"`))
+	b.MustPlan().Warning(t, "^Release "+name+"/"+name+" was begun by an earlier apply$", `revision 1, failed`)
+	b.MustApply()
+	b.PlanIsEmpty().NoWarnings(t)
+	b.settled(name)
+
+	// The same in an upgrade: the state is kept.
+	b.use(shop(chart, name, `color = "blue", image = "`+brokenImage+`"`))
+	run = b.ApplyAsync()
+	b.untilPodWaits(name, "ErrImagePull")
+	if err := run.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	run.Wait().Error(t, "objects of release "+name+"/"+name+" are not ready$", "^It was interrupted after", "ErrImagePull")
+	b.inState(1)
+	b.use(shop(chart, name, `color = "blue"`))
+	b.MustApply()
+	b.PlanIsEmpty().NoWarnings(t)
+	b.settled(name)
+	b.MustDestroy()
+}
+
+// untilPodWaits waits until a pod in a namespace waits for a reason.
+func (b *bench) untilPodWaits(namespace, reason string) {
+	b.t.Helper()
+	fleettest.Eventually(b.t, func(ctx context.Context) error {
+		pods, err := b.cluster.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			for _, container := range pod.Status.ContainerStatuses {
+				if container.State.Waiting != nil && container.State.Waiting.Reason == reason {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("none of %d pods waits for %s", len(pods.Items), reason)
+	})
+}
+
+// A wait that times out says which object, which pod and which reason; an install leaves no state, an upgrade keeps it,
+// and the next apply converges (promises 5 and 8 of the design).
+func TestReleaseWaitTimesOut(t *testing.T) {
+	t.Parallel()
+	b, chart, name := newShop(t)
+	b.use(shop(chart, name, `zone = "nowhere"`, `timeouts = { create = "15s" }`))
+	failed := b.Apply()
+	failed.Error(t, `^1 of 2 objects of release `+name+"/"+name+" are not ready$",
+		`^The time limit was reached after \d+s: 1 of 2 objects of release `+name+"/"+name+` are not ready on whole\.`,
+		"Deployment/"+name+"/"+name+"-shop: ",
+		"Pod "+name+`-shop-\S+: .*0/2 nodes are available: .*didn't match Pod's node affinity/selector`,
+		"Look at: kubectl --context whole describe deployment/"+name+"-shop -n "+name,
+		"Applied before this: created Namespace/"+name+".*created Deployment/"+name+"/"+name+"-shop")
+	failed.Warning(t, `^berth_release "`+name+"/"+name+`" on cluster "shared" is unfinished$`, "the next apply goes on from it")
+	b.inState(0)
+	same(t, "what the time-out left", b.revisions(name), []string{"1 failed"})
+
+	b.use(shop(chart, name, `color = "red"`))
+	b.MustApply()
+	b.PlanIsEmpty().NoWarnings(t)
+	b.settled(name)
+
+	// In an upgrade, and by a quota that refuses the new pod.
+	b.use(shop(chart, name, `color = "blue", image = "example.com/shop:2", quota = "1"`, `timeouts = { update = "15s" }`))
+	b.Apply().Error(t, `^1 of 3 objects of release `+name+"/"+name+" are not ready$", "^The time limit was reached after",
+		"Deployment/"+name+"/"+name+"-shop: ", "exceeded quota: "+name+"-shop")
+	b.inState(1)
+	planned := b.MustPlan().Change(t, rel)
+	same(t, "drift", row(planned.Is("update"), planned.Before["drift"].(map[string]any)["Release/"+name+"/"+name+" status"]), "true failed → deployed")
+	b.use(shop(chart, name, `color = "blue", image = "example.com/shop:2", quota = "10"`))
+	b.MustApply()
+	b.PlanIsEmpty().NoWarnings(t)
+	same(t, "upgraded", row(b.shopColor(name), b.Resource(rel)["status"]), "blue deployed")
+	b.settled(name)
+	b.MustDestroy()
+}
+
+// A cluster that does not answer, or refuses a credential, during a refresh is an error: the release stays in the state,
+// and once the cluster answers again there is nothing to plan. Only the answer NotFound takes it out (promise 5 of the
+// design).
+func TestReleaseStaysInTheState(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tofutest.Options{})
+	name := unique("stays")
+	config := releaseBlock("this", name, name, byFolder(paintChart(t, "1.0.0")), "create_namespace = true")
+	b.use(config)
+	b.MustApply()
+	state := string(b.StatePull())
+
+	stays := func(what, summary string, details ...string) {
+		t.Helper()
+		t.Log(what)
+		b.Plan().Error(t, summary, details...)
+		b.Refresh().Error(t, summary, details...)
+		b.inState(1)
+		same(t, what+": the state", string(b.StatePull()), state)
+	}
+	helms := func(r fleettest.Request) bool { return r.Resource == "secrets" }
+	objects := func(r fleettest.Request) bool { return r.Resource == "configmaps" }
+	for what, one := range map[string]struct {
+		failure fleettest.Failure
+		summary string
+	}{
+		"a load balancer without a backend": {fleettest.BadGateway, `^Cluster "shared": its API server does not answer \(502\)$`},
+		"backends that are unhealthy":       {fleettest.Unavailable, `^Cluster "shared": its API server does not answer \(503\)$`},
+		"a connection that is cut":          {fleettest.Cut, `^Cluster "shared": `},
+		"a credential that has expired":     {fleettest.Unauthorized, `^Cluster "shared": .*credential`},
+		"a sign-in page":                    {fleettest.HTMLPage, `^Cluster "shared": `},
+		"a role that was taken":             {fleettest.Forbidden, `.`},
+	} {
+		for part, match := range map[string]func(fleettest.Request) bool{"everything": nil, "Helm's records": helms, "the objects": objects} {
+			restore := b.proxy.Fail(match, one.failure)
+			stays(what+", for "+part, one.summary)
+			restore()
+		}
+	}
+	b.PlanIsEmpty().NoWarnings(t)
+
+	// A real credential that the API server knows no more, and one that may do nothing.
+	expired := b.cluster.AdminKubeconfig()
+	expired.ClientCertificate, expired.ClientKey, expired.Token = nil, nil, "expired"
+	b.Write("main.tf", providerBlock(b.owner, clusters{"shared": byPath(t, expired)})+config)
+	stays("a wrong token", `^Cluster "shared": `, "401|Unauthorized|credential")
+	b.use(config)
+	b.PlanIsEmpty().NoWarnings(t)
+
+	// An API server that is down.
+	b.proxy.Close()
+	stays("nobody listens", `^Cluster "shared": `, "Nothing listens at ")
+	b.Write("main.tf", providerBlock(b.owner, clusters{"shared": byPath(t, b.cluster.AdminKubeconfig())})+config)
+	b.PlanIsEmpty().NoWarnings(t)
+
+	// And what the cluster says is gone, is gone.
+	b.kubectl("-n", name, "delete", "secret", "sh.helm.release.v1."+name+".v1")
+	same(t, "planned anew", b.MustPlan().Change(t, rel).Is("create"), true)
+	b.MustApply()
+	b.MustDestroy()
+}
+
+// Two applies of one release at once: the second is refused, and told whose it is, whether it comes while the first is
+// at work or at the very same moment (X6, X11).
+func TestReleaseTwoAppliesAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, owners := range []string{"one owner", "two owners"} {
+		t.Run(owners, func(t *testing.T) {
+			t.Parallel()
+			first := newBench(t, tofutest.Options{})
+			owner := first.owner
+			if owners == "two owners" {
+				owner = unique("team")
+			}
+			second, name, chart := first.beside(owner, tofutest.Options{}), unique("race"), paintChart(t, "1.0.0")
+			config := func(color string) string {
+				return releaseBlock("this", name, name, byFolder(chart), "create_namespace = true", `values = [yamlencode({ color = "`+color+`" })]`)
+			}
+			first.use(config("red"))
+			second.use(config("blue"))
+
+			// The first is in the middle of it when the second comes.
+			reached, free := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			first.proxy.OnWrite(func(_ int, request fleettest.Request) {
+				if request.Resource == "configmaps" {
+					once.Do(func() { close(reached) })
+					<-free
+				}
+			}, nil)
+			run := first.ApplyAsync()
+			select {
+			case <-reached:
+			case <-run.Done():
+				t.Fatal(run.Wait().Log)
+			}
+			refused := second.Apply()
+			refused.Error(t, "^Release "+name+"/"+name+" is being worked on$", `^refusing: another process of berth \(process \d+ on \S+\) is at revision 1 of it on shared \(pending-install\), and was alive at .* Nothing was applied\. Wait until it is done, then plan again\.`)
+			second.inState(0)
+			same(t, "writes of the second", second.proxy.Writes(), 0)
+			close(free)
+			if result := run.Wait(); result.ExitCode != 0 {
+				t.Fatal(result.Log)
+			}
+			first.proxy.OnWrite(nil, nil)
+			first.PlanIsEmpty().NoWarnings(t)
+			same(t, "color", row(first.color(name, name), first.revisions(name)), "red [1 deployed]")
+
+			if owners == "two owners" {
+				second.Apply().Error(t, "^Release "+name+"/"+name+" belongs to another owner$", `it is marked as release\.`+name+"/"+name+` of the configuration with owner "`+first.owner+`"\. Nothing was applied`)
+			} else {
+				second.MustPlan().Warning(t, "^Release "+name+"/"+name+" was begun by an earlier apply$")
+			}
+			second.inState(0)
+			first.MustDestroy()
+		})
+	}
+}
+
+// Two applies that both saw nothing write the first revision at the same moment: one gets it, the other says so.
+func TestReleaseRaceForTheFirstRevision(t *testing.T) {
+	t.Parallel()
+	first := newBench(t, tofutest.Options{})
+	second, name, chart := first.beside(unique("team"), tofutest.Options{}), unique("race"), paintChart(t, "1.0.0")
+	first.kubectl("create", "namespace", name)
+	config := releaseBlock("this", name, name, byFolder(chart))
+	first.use(config)
+	second.use(config)
+	var meet sync.WaitGroup
+	meet.Add(2)
+	gate := func(n int, _ fleettest.Request) {
+		if n == 1 {
+			meet.Done()
+			meet.Wait()
+		}
+	}
+	first.proxy.OnWrite(gate, nil)
+	second.proxy.OnWrite(gate, nil)
+	runs := []*tofutest.Running{first.ApplyAsync(), second.ApplyAsync()}
+	results := []*tofutest.Result{runs[0].Wait(), runs[1].Wait()}
+	first.proxy.OnWrite(nil, nil)
+	second.proxy.OnWrite(nil, nil)
+	winner, loser, lost := first, second, results[1]
+	if results[0].ExitCode != 0 {
+		winner, loser, lost = second, first, results[0]
+	}
+	lost.Error(t, "^[Rr]elease "+name+"/"+name+" is being worked on by somebody else$", "On shared, another process has begun a revision of it since this one looked. It was left to them")
+	loser.inState(0)
+	same(t, "revisions", first.revisions(name), []string{"1 deployed"})
+	winner.PlanIsEmpty().NoWarnings(t)
+	loser.Apply().Error(t, "^Release "+name+"/"+name+" belongs to another owner$", `owner "`+winner.owner+`"`)
+	winner.MustDestroy()
+}
+
+// A revision that another tool has begun is left to it as long as it may be at work, with its name; later it counts as
+// interrupted, and the release is taken over and finished.
+func TestReleasePendingByAnotherTool(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tofutest.Options{})
+	name, chart := unique("theirs"), paintChart(t, "1.0.0")
+	b.helmInstall(chart, name, name, map[string]any{"color": "green"})
+	b.helmBegins(name)
+	same(t, "revisions", b.revisions(name), []string{"1 deployed", "2 pending-upgrade"})
+	config := releaseBlock("this", name, name, byFolder(chart), `values = [yamlencode({ color = "blue" })]`, "adopt = true")
+	b.use(config)
+	const who = "Helm"
+	refused := func(result *tofutest.Result) {
+		t.Helper()
+		result.Error(t, "^Release "+name+"/"+name+" is being worked on by "+who+"$",
+			"^refusing: "+who+` began revision 2 of it on shared .* ago, and it is pending-upgrade since\. Nothing was applied\. Wait until it is done\.`,
+			`If it was interrupted, plan again 10m0s after it began: from then on berth takes it for dead, and goes on from what is there\.`)
+	}
+	refused(b.Plan())
+	refused(b.Apply())
+	b.inState(0)
+	same(t, "revisions", row(b.revisions(name), b.color(name, name), b.proxy.Writes()), "[1 deployed 2 pending-upgrade] green 0")
+
+	b.age(name, "sh.helm.release.v1."+name+".v2", 11*time.Minute)
+	b.MustPlan().Warning(t, "^Release "+name+"/"+name+" exists and will be adopted$", "revision 2")
+	b.MustApply()
+	b.PlanIsEmpty().NoWarnings(t)
+	same(t, "color", b.color(name, name), "blue")
+	b.settled(name)
+	b.MustDestroy()
+}
+
+// helmBegins leaves a release as Helm's upgrade does when it is killed: with a further revision that is pending.
+func (b *bench) helmBegins(name string) {
+	b.t.Helper()
+	config := b.helm(name)
+	next, err := config.Releases.Last(name)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	next.Version++
+	next.SetStatus(release.StatusPendingUpgrade, "Preparing upgrade")
+	if err := config.Releases.Create(next); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// age makes a Secret one that was written a while ago, by what the API server keeps of who wrote what and when. It takes
+// such times over only with a change of the object, and dates a manager anew only for fields that it sets: so a field goes.
+func (b *bench) age(namespace, name string, ago time.Duration) {
+	b.t.Helper()
+	secrets := b.cluster.Client().CoreV1().Secrets(namespace)
+	b.kubectl("-n", namespace, "annotate", "secret", name, "example.com/passing=yes")
+	secret := b.secret(namespace, name)
+	delete(secret.Annotations, "example.com/passing")
+	for i := range secret.ManagedFields {
+		secret.ManagedFields[i].Time = new(metav1.NewTime(time.Now().Add(-ago)))
+	}
+	if _, err := secrets.Update(b.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, entry := range b.secret(namespace, name).ManagedFields {
+		if age := time.Since(entry.Time.Time); age < ago-time.Minute {
+			b.t.Fatalf("%s wrote Secret %s %s ago, by the API server's account", entry.Manager, name, age)
+		}
+	}
+}
+
+// helm is Helm's own access to a namespace.
+func (b *bench) helm(namespace string) *action.Configuration {
+	b.t.Helper()
+	settings := cli.New()
+	settings.KubeConfig = b.cluster.Kubeconfig()
+	settings.SetNamespace(namespace)
+	config := new(action.Configuration)
+	if err := config.Init(settings.RESTClientGetter(), namespace, "secret", b.t.Logf); err != nil {
+		b.t.Fatal(err)
+	}
+	return config
+}

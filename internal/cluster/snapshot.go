@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -405,6 +407,7 @@ type planned struct {
 	mutex   sync.Mutex
 	objects map[plannedKey]bool
 	leaving map[plannedKey]bool
+	kinds   map[schema.GroupVersionKind]Kind
 }
 
 type plannedKey struct {
@@ -427,6 +430,23 @@ func (c *Cluster) done(kind Kind, namespace, name string) {
 	c.planned.mutex.Lock()
 	defer c.planned.mutex.Unlock()
 	delete(c.planned.objects, plannedKey{kind, namespace, name})
+}
+
+// PlanKinds registers kinds that the plan being made will bring, so that what depends on it can plan objects of them.
+func (c *Cluster) PlanKinds(kinds map[schema.GroupVersionKind]Kind) {
+	c.planned.mutex.Lock()
+	defer c.planned.mutex.Unlock()
+	if c.planned.kinds == nil {
+		c.planned.kinds = map[schema.GroupVersionKind]Kind{}
+	}
+	maps.Copy(c.planned.kinds, kinds)
+}
+
+// PlannedKinds are the kinds that the plan being made will bring.
+func (c *Cluster) PlannedKinds() map[schema.GroupVersionKind]Kind {
+	c.planned.mutex.Lock()
+	defer c.planned.mutex.Unlock()
+	return maps.Clone(c.planned.kinds)
 }
 
 // PlanRemoval registers that the plan being made will delete an object before it creates another by its name.

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/charts"
@@ -38,10 +39,11 @@ func TestChartSources(t *testing.T) {
 	same(t, "requests of a plan", repository.Requests(), []string{})
 
 	// A password that the same apply makes: what is in the cache can be planned, and the rest is put off.
-	later := newBenchOn(t, b.cluster, b.owner, tofutest.Options{}, settings("terraform_data.password.output"))
-	password := "resource \"terraform_data\" \"password\" {\ninput = \"canary-of-the-repository\"\n}\n"
-	later.use(password, release("1.0.0"))
+	later := newBenchOn(t, b.cluster, b.owner, tofutest.Options{}, settings(`"canary-of-the-repository"`))
+	later.use(release("1.0.0"))
 	later.MustImport(rel, "shared/"+name+"/"+name)
+	later.block = strings.Replace(later.block, `"canary-of-the-repository"`, "terraform_data.password.output", 1)
+	password := "resource \"terraform_data\" \"password\" {\ninput = \"canary-of-the-repository\"\n}\n"
 	later.use(password, release("1.1.0"))
 	plan := later.MustPlan()
 	plan.Warning(t, `^The checks of berth_release "`+name+`/`+name+`" on cluster "shared" are put off to the apply$`, "is not in the cache", "charts.credentials")

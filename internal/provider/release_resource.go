@@ -74,6 +74,12 @@ func planRelease(ctx context.Context, call *call[releaseModel]) error {
 	if call.stateOnly {
 		return nil
 	}
+	if call.replaced && call.moved {
+		return &cluster.Problem{
+			Attribute: "name", Summary: fmt.Sprintf("berth_release %q was moved here, and cannot be another one at once", call.state.title()),
+			Detail: fmt.Sprintf("refusing: the configuration names %s. Apply the move first, with the name and the namespace as they were; then change them, which replaces the release.", plan.ref()),
+		}
+	}
 	if call.replaced {
 		return planReplacedRelease(ctx, call)
 	}

@@ -104,8 +104,12 @@ func (b *bench) revisions(name string) []string {
 // inState is how many resources the state holds. None of them is tainted.
 func (b *bench) inState(want int) {
 	b.t.Helper()
-	b.NoTaint()
-	same(b.t, "resources in the state", len(b.Instances()), want)
+	held := 0
+	if len(b.StatePull()) > 0 { // tofu makes an empty file before it has anything to write
+		b.NoTaint()
+		held = len(b.Instances())
+	}
+	same(b.t, "resources in the state", held, want)
 }
 
 // shopColor is what the ConfigMap of a shopChart's release has; "none" where there is none.
@@ -318,8 +322,6 @@ func TestReleaseStaysInTheState(t *testing.T) {
 
 	stays := func(what, summary string, details ...string) {
 		t.Helper()
-		t.Log(what)
-		b.Plan().Error(t, summary, details...)
 		b.Refresh().Error(t, summary, details...)
 		b.inState(1)
 		same(t, what+": the state", string(b.StatePull()), state)
@@ -350,12 +352,14 @@ func TestReleaseStaysInTheState(t *testing.T) {
 	expired.ClientCertificate, expired.ClientKey, expired.Token = nil, nil, "expired"
 	b.Write("main.tf", providerBlock(b.owner, clusters{"shared": byPath(t, expired)})+config)
 	stays("a wrong token", `^Cluster "shared": `, "401|Unauthorized|credential")
+	b.Plan().Error(t, `^Cluster "shared": `, "401|Unauthorized|credential")
 	b.use(config)
 	b.PlanIsEmpty().NoWarnings(t)
 
 	// An API server that is down.
 	b.proxy.Close()
 	stays("nobody listens", `^Cluster "shared": `, "Nothing listens at ")
+	b.Plan().Error(t, `^Cluster "shared": `, "Nothing listens at ")
 	b.Write("main.tf", providerBlock(b.owner, clusters{"shared": byPath(t, b.cluster.AdminKubeconfig())})+config)
 	b.PlanIsEmpty().NoWarnings(t)
 

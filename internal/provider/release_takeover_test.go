@@ -94,20 +94,14 @@ func besideHelm(t *testing.T) string {
 	return file
 }
 
-// A `moved` block makes a berth_release of a helm_release: its state knows no cluster, the plan fills it in, and nothing
-// is written to the cluster.
-func TestReleaseMovedFromHelm(t *testing.T) {
-	t.Parallel()
-	tofutest.EachRunner(t, func(t *testing.T, runner string) {
-		b := newBench(t, tofutest.Options{Runner: runner, Env: map[string]string{"TF_CLI_CONFIG_FILE": besideHelm(t)}})
-		name, folder := unique("moved"), paintChart(t, "1.0.0")
-		b.helmInstall(folder, name, name, map[string]any{"color": "green", "password": "from set_sensitive"})
-		secret := b.secret(name, "sh.helm.release.v1."+name+".v1")
-		registry := "registry.opentofu.org"
-		if runner == tofutest.Terraform {
-			registry = "registry.terraform.io"
-		}
-		b.Write("terraform.tfstate", fmt.Sprintf(`{
+// helmState writes a state that has helm_release.shop, as the helm provider leaves it.
+func (b *bench) helmState(runner, name, folder string) {
+	b.t.Helper()
+	registry := "registry.opentofu.org"
+	if runner == tofutest.Terraform {
+		registry = "registry.terraform.io"
+	}
+	b.Write("terraform.tfstate", fmt.Sprintf(`{
   "version": 4, "terraform_version": "1.11.0", "serial": 1, "lineage": "5b7c1f0e-6e3f-4d7c-9d8e-0d3c7b1f2a10", "outputs": {},
   "resources": [{
     "mode": "managed", "type": "helm_release", "name": "shop", "provider": "provider[\"%[1]s/hashicorp/helm\"]",
@@ -118,14 +112,28 @@ func TestReleaseMovedFromHelm(t *testing.T) {
     }}]
   }], "check_results": null
 }`, registry, name, folder))
-		moved := "\nmoved {\n  from = helm_release.shop\n  to = berth_release.this\n}\n"
+}
+
+const movedHere = `
+moved {
+  from = helm_release.shop
+  to   = berth_release.this
+}
+`
+
+// A `moved` block makes a berth_release of a helm_release: its state knows no cluster, the plan fills it in, and nothing
+// is written to the cluster.
+func TestReleaseMovedFromHelm(t *testing.T) {
+	t.Parallel()
+	tofutest.EachRunner(t, func(t *testing.T, runner string) {
+		b := newBench(t, tofutest.Options{Runner: runner, Env: map[string]string{"TF_CLI_CONFIG_FILE": besideHelm(t)}})
+		name, folder := unique("moved"), paintChart(t, "1.0.0")
+		b.helmInstall(folder, name, name, map[string]any{"color": "green", "password": "from set_sensitive"})
+		secret := b.secret(name, "sh.helm.release.v1."+name+".v1")
+		b.helmState(runner, name, folder)
 		config := releaseBlock("this", name, name, byFolder(folder), `values = ["color: green"]`)
-		b.use(config, moved)
-		b.use(strings.ReplaceAll(config, "namespace = \""+name, "namespace = \"elsewhere-"+name), moved)
-		if planned := b.MustPlan("-refresh=false").Change(t, rel); !planned.Is("delete", "create") && !planned.Is("create", "delete") {
-			t.Fatalf("another namespace: %v", planned)
-		}
-		b.use(config, moved)
+		b.use(config, movedHere)
+		b.use(config, movedHere)
 		planned := b.MustPlan().Change(t, rel)
 		if !planned.Is("update") {
 			t.Fatalf("%v", planned)
@@ -148,4 +156,19 @@ func TestReleaseMovedFromHelm(t *testing.T) {
 		b.MustDestroy()
 		same(t, "color", b.color(name, name), "none")
 	})
+}
+
+// What was moved here is pinned to a cluster that has it, under the name that it has, or not at all.
+func TestReleaseMovedRefusals(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tofutest.Options{Env: map[string]string{"TF_CLI_CONFIG_FILE": besideHelm(t)}})
+	name, folder := unique("ghost"), paintChart(t, "1.0.0")
+	b.helmState(tofutest.Tofu, name, folder)
+	b.use(releaseBlock("this", name, name, byFolder(folder), `values = ["color: green"]`), movedHere)
+	b.Plan().Error(t, `^berth_release "`+name+`/`+name+`" was moved here, and is not on that cluster$`, "Set .?cluster.? to the one that has it", `Nothing was applied\.`)
+	b.use(releaseBlock("this", "default", name, byFolder(folder)), movedHere)
+	b.Plan().Error(t, `^berth_release "`+name+`/`+name+`" was moved here, and cannot be another one at once$`, "Apply the move first")
+	b.use(movedHere)
+	b.Apply().Error(t, `^berth_release "`+name+`/`+name+`" was moved here, and its cluster is not known yet$`, "Apply it once with its resource block in place")
+	same(t, "writes", b.proxy.Writes(), 0)
 }

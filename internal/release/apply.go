@@ -37,8 +37,13 @@ func Apply(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms)
 		}
 	}
 	p, err := prepare(ctx, c, spec, terms, records, whose)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Seen{}, nil, err
+	case p.noNamespace != nil:
+		return Seen{}, nil, p.noNamespace
+	case len(p.missing) > 0:
+		return Seen{}, nil, kindsMissing(c, spec.Ref, p.missing)
 	}
 	if err := p.write(ctx, c, spec, terms); err != nil {
 		return Seen{}, p.warnings, err

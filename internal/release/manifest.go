@@ -95,24 +95,28 @@ func manifestNumber(key string) int {
 }
 
 // resolve finds out what each object is to the API server, and puts those of namespaced kinds that name no namespace into
-// the release's. A kind that the API server does not have yet is looked for among the CRDs that come with it; one that is
-// nowhere is an error.
+// the release's. A kind that the API server does not have yet is looked for among the CRDs that come with it, and among
+// those that the plan being made brings; one that is nowhere is an error.
 func resolve(ctx context.Context, c *cluster.Cluster, ref Ref, objects, crds []*unstructured.Unstructured) ([]object, error) {
 	resolved, missing, err := resolveKnown(ctx, c, ref, objects, crds)
 	if err == nil && len(missing) > 0 {
-		slices.Sort(missing)
-		err = &cluster.Problem{
-			Summary: fmt.Sprintf("%s needs kinds that the cluster does not have", capital(ref.String())),
-			Detail: fmt.Sprintf("%s does not serve %s, and the chart brings no CRD for it. Install first what brings the CRDs (with depends_on where it is in this configuration), or use a chart that is made for this version of Kubernetes.",
-				c.Context(), strings.Join(slices.Compact(missing), ", ")),
-		}
+		err = kindsMissing(c, ref, missing)
 	}
 	return resolved, err
+}
+
+func kindsMissing(c *cluster.Cluster, ref Ref, missing []string) error {
+	return &cluster.Problem{
+		Summary: fmt.Sprintf("%s needs kinds that the cluster does not have", capital(ref.String())),
+		Detail: fmt.Sprintf("%s does not serve %s, and the chart brings no CRD for it. Install first what brings the CRDs (with depends_on where it is in this configuration), or use a chart that is made for this version of Kubernetes.",
+			c.Context(), strings.Join(missing, ", ")),
+	}
 }
 
 // resolveKnown is resolve for objects some of whose kinds may be gone: those are named in the second result.
 func resolveKnown(ctx context.Context, c *cluster.Cluster, ref Ref, objects, crds []*unstructured.Unstructured) (resolved []object, missing []string, err error) {
 	brought := kindsOf(append(slices.Clone(crds), objects...))
+	maps.Copy(brought, c.PlannedKinds())
 	for _, one := range objects {
 		gvk := one.GroupVersionKind()
 		kind, found := brought[gvk]
@@ -136,7 +140,8 @@ func resolveKnown(ctx context.Context, c *cluster.Cluster, ref Ref, objects, crd
 		}
 		resolved = append(resolved, object{Unstructured: one, kind: kind})
 	}
-	return resolved, missing, nil
+	slices.Sort(missing)
+	return resolved, slices.Compact(missing), nil
 }
 
 // kindsOf are the kinds that CRDs define.

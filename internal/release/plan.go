@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,16 +24,23 @@ type prepared struct {
 	// before are the objects of the current revision, unfinished those of revisions that were begun after it.
 	before, unfinished []object
 	rendering
-	hidden   hider
-	outlook  Outlook
-	warnings []Warning
+	// noNamespace is the refusal of a namespace that is missing: the plan, before which it may come, just warns.
+	noNamespace *cluster.Problem
+	hidden      hider
+	outlook     Outlook
+	warnings    []Warning
 }
 
 // Plan checks a release against the cluster and says what its apply will do, without writing anything: whose the release
 // and its objects are, whether the chart renders, what is added, changed and removed, and what the API server will refuse.
 // The error is a *cluster.Problem when it must not be applied.
 func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) (Outlook, error) {
-	records, err := newest(ctx, c, spec.Ref)
+	look := newest
+	if !terms.Held {
+		// A hundred releases that are to be created are looked for in one list; the apply reads the history of each.
+		look = listed
+	}
+	records, err := look(ctx, c, spec.Ref)
 	if err != nil {
 		return Outlook{}, err
 	}
@@ -47,6 +55,19 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) 
 	if err != nil {
 		return Outlook{}, err
 	}
+	if err := p.noNamespace; err != nil {
+		p.warn(err.Summary, "Unless it is there by then, the apply will be refused. %s", strings.TrimPrefix(err.Detail, "refusing: "))
+	}
+	if len(p.missing) > 0 {
+		p.warn(fmt.Sprintf("%s needs kinds that the cluster does not have yet", capital(spec.String())),
+			"%s does not serve %s, and nothing in this plan is known to bring them. Their objects were not checked. Unless they are there by then, the apply will be refused: see to it with depends_on that what brings the CRDs comes first.",
+			c.Context(), strings.Join(p.missing, ", "))
+	}
+	bringing := kindsOf(p.crds)
+	for _, one := range p.objects {
+		maps.Copy(bringing, kindsOf([]*unstructured.Unstructured{one.Unstructured}))
+	}
+	c.PlanKinds(bringing)
 	if err := claim(c, spec.Ref, p.objects); err != nil {
 		return Outlook{}, err
 	}
@@ -74,7 +95,7 @@ func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Term
 	if p.crds, err = spec.crds(); err != nil {
 		return nil, err
 	}
-	if err := checkNamespace(ctx, c, spec); err != nil {
+	if p.noNamespace, err = checkNamespace(ctx, c, spec); err != nil {
 		return nil, err
 	}
 	_, warnings, err := planCRDs(ctx, c, p.crds, spec.CRDs, spec.Ref)
@@ -183,23 +204,23 @@ func objectsOfRecord(ctx context.Context, c *cluster.Cluster, ref Ref, one recor
 	return objects, err
 }
 
-// checkNamespace refuses a release whose namespace will not be there.
-func checkNamespace(ctx context.Context, c *cluster.Cluster, spec Spec) error {
+// checkNamespace tells of a namespace that is not there.
+func checkNamespace(ctx context.Context, c *cluster.Cluster, spec Spec) (*cluster.Problem, error) {
 	if spec.CreateNamespace || c.Planned(cluster.Namespaces, "", spec.Namespace) {
-		return nil
+		return nil, nil
 	}
 	live, err := c.Exists(ctx, cluster.Namespaces, "", spec.Namespace)
 	if apierrors.IsForbidden(err) {
-		return nil // who may not look is told by the first write
+		return nil, nil // who may not look is told by the first write
 	}
 	if err != nil || live != nil {
-		return err
+		return nil, err
 	}
 	return &cluster.Problem{
 		Attribute: "namespace",
 		Summary:   fmt.Sprintf("Namespace %q of %s does not exist", spec.Namespace, spec.Ref),
 		Detail:    fmt.Sprintf("refusing: there is no such namespace on %s. Nothing was applied. Set create_namespace = true, or create it first.", c.Context()),
-	}
+	}, nil
 }
 
 // checkLeaving refuses to take CRDs away while objects of them exist, which would go with them.
@@ -275,6 +296,7 @@ func (p *prepared) tell(ctx context.Context, c *cluster.Cluster, spec Spec) erro
 	for key := range p.unsettled {
 		p.outlook.Objects[key] = ""
 	}
+	p.outlook.Incomplete = len(p.missing) > 0
 	if p.verdict == Install || p.verdict == Resume && !p.repairs() {
 		return nil
 	}

@@ -97,6 +97,9 @@ type Outlook struct {
 	// Objects maps Kind/namespace/name of every object (Kind/name of one without a namespace) to the digest of its
 	// manifest; "" where only the apply will tell, because the chart renders it differently each time.
 	Objects map[string]string
+	// Incomplete is set where the release has objects of kinds that the cluster does not have yet: what Objects and Changes
+	// say of the others is then not all.
+	Incomplete bool
 	// Changes maps object and field to "before → after", with secrets masked; nil at Install.
 	Changes map[string]string
 	// AppVersion is the chart's.

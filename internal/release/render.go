@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"reflect"
 	"regexp"
@@ -38,7 +39,9 @@ func capabilities(ctx context.Context, c *cluster.Cluster, crds []*unstructured.
 			found[path.Join(group, name)] = true
 		}
 	}
-	for gvk := range kindsOf(crds) {
+	coming := kindsOf(crds)
+	maps.Copy(coming, c.PlannedKinds())
+	for gvk := range coming {
 		found[gvk.GroupVersion().String()] = true
 		found[path.Join(gvk.GroupVersion().String(), gvk.Kind)] = true
 	}
@@ -59,6 +62,8 @@ type rendering struct {
 	objects []object
 	// unsettled are the objects that come out differently each time, or that depend on what `lookup` finds.
 	unsettled map[string]bool
+	// missing are kinds that nothing known of brings.
+	missing []string
 }
 
 // render renders a chart as the apply will: as an install, or as an upgrade to a revision.
@@ -67,23 +72,23 @@ func render(ctx context.Context, c *cluster.Cluster, spec Spec, revision int, up
 	if err != nil {
 		return rendering{}, err
 	}
-	once := func(live bool) ([]object, error) {
+	once := func(live bool) (rendering, error) {
 		ch, err := fresh(spec.Chart.Chart)
 		if err != nil {
-			return nil, err
+			return rendering{}, err
 		}
 		return renderOnce(ctx, c, spec, ch, caps, revision, upgrade, live, crds)
 	}
-	objects, err := once(true)
+	result, err := once(true)
 	if err != nil {
 		return rendering{}, err
 	}
 	// A second time, without the cluster: what differs is nothing that a plan could promise.
 	again, err := once(false)
-	result := rendering{objects: objects, unsettled: map[string]bool{}}
-	for _, one := range objects {
-		at := slices.IndexFunc(again, one.same)
-		if err != nil || at < 0 || !reflect.DeepEqual(again[at].Object, one.Object) {
+	result.unsettled = map[string]bool{}
+	for _, one := range result.objects {
+		at := slices.IndexFunc(again.objects, one.same)
+		if err != nil || at < 0 || !reflect.DeepEqual(again.objects[at].Object, one.Object) {
 			result.unsettled[one.key()] = true
 		}
 	}
@@ -99,12 +104,12 @@ func fresh(ch *helmchart.Chart) (*helmchart.Chart, error) {
 	return loader.LoadFiles(files)
 }
 
-func renderOnce(ctx context.Context, c *cluster.Cluster, spec Spec, ch *helmchart.Chart, caps *chartutil.Capabilities, revision int, upgrade, live bool, crds []*unstructured.Unstructured) ([]object, error) {
+func renderOnce(ctx context.Context, c *cluster.Cluster, spec Spec, ch *helmchart.Chart, caps *chartutil.Capabilities, revision int, upgrade, live bool, crds []*unstructured.Unstructured) (rendering, error) {
 	hidden := hide(spec.Values, spec.Secrets)
 	values := deepCopy(spec.Values)
 	fails := func(err error) error { return renderProblem(spec, hidden, err) }
 	if wanted := ch.Metadata.KubeVersion; wanted != "" && !chartutil.IsCompatibleRange(wanted, caps.KubeVersion.String()) {
-		return nil, &cluster.Problem{
+		return rendering{}, &cluster.Problem{
 			Attribute: "chart",
 			Summary:   fmt.Sprintf("Chart %s %s is not made for this cluster", ch.Name(), ch.Metadata.Version),
 			Detail: fmt.Sprintf("refusing: it asks for Kubernetes %s, and %s runs %s. Nothing was applied. Choose a version of the chart that supports it, or upgrade the cluster.",
@@ -112,25 +117,25 @@ func renderOnce(ctx context.Context, c *cluster.Cluster, spec Spec, ch *helmchar
 		}
 	}
 	if err := chartutil.ProcessDependenciesWithMerge(ch, values); err != nil {
-		return nil, fails(err)
+		return rendering{}, fails(err)
 	}
 	options := chartutil.ReleaseOptions{Name: spec.Name, Namespace: spec.Namespace, Revision: revision, IsInstall: !upgrade, IsUpgrade: upgrade}
 	whole, err := chartutil.ToRenderValuesWithSchemaValidation(ch, values, options, caps, false)
 	if err != nil {
-		return nil, fails(err)
+		return rendering{}, fails(err)
 	}
 	var files map[string]string
 	if live {
 		config, err := c.ToRESTConfig()
 		if err != nil {
-			return nil, err
+			return rendering{}, err
 		}
 		files, err = engine.New(config).Render(ch, whole)
 		if err != nil {
-			return nil, fails(err)
+			return rendering{}, fails(err)
 		}
 	} else if files, err = (engine.Engine{}).Render(ch, whole); err != nil {
-		return nil, fails(err)
+		return rendering{}, fails(err)
 	}
 	for name := range files {
 		if strings.HasSuffix(name, "NOTES.txt") {
@@ -139,7 +144,7 @@ func renderOnce(ctx context.Context, c *cluster.Cluster, spec Spec, ch *helmchar
 	}
 	_, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
-		return nil, fails(err)
+		return rendering{}, fails(err)
 	}
 	var all strings.Builder
 	for _, one := range manifests {
@@ -147,22 +152,22 @@ func renderOnce(ctx context.Context, c *cluster.Cluster, spec Spec, ch *helmchar
 	}
 	objects, err := parseManifest(all.String())
 	if err != nil {
-		return nil, fails(err)
+		return rendering{}, fails(err)
 	}
-	resolved, err := resolve(ctx, c, spec.Ref, objects, crds)
+	resolved, missing, err := resolveKnown(ctx, c, spec.Ref, objects, crds)
 	if err != nil {
-		return nil, err
+		return rendering{}, err
 	}
 	for i, one := range resolved {
 		if at := slices.IndexFunc(resolved[:i], one.same); at >= 0 {
-			return nil, &cluster.Problem{
+			return rendering{}, &cluster.Problem{
 				Attribute: "chart",
 				Summary:   fmt.Sprintf("Chart %s renders %s twice", ch.Name(), one.key()),
 				Detail:    "One would overwrite the other. Change the values so that the two have different names, or ask the chart's authors.",
 			}
 		}
 	}
-	return resolved, nil
+	return rendering{objects: resolved, missing: missing}, nil
 }
 
 // ofSchema recognises what Helm says when values do not fit a chart's values.schema.json.

@@ -118,9 +118,9 @@ func history(ctx context.Context, c *cluster.Cluster, ref Ref) ([]record, error)
 	return records, nil
 }
 
-// newest is the newest revision of a release, from the one list that all releases of a cluster share, and all revisions
-// that are not superseded; none where there is no such release.
-func newest(ctx context.Context, c *cluster.Cluster, ref Ref) ([]record, error) {
+// listed are the revisions of a release that are not superseded, the newest first, from the one list that all releases of
+// a cluster share; none where there is no such release.
+func listed(ctx context.Context, c *cluster.Cluster, ref Ref) ([]record, error) {
 	secrets, err := c.SelectedIn(ctx, cluster.Secrets, ref.Namespace, currentRevisions)
 	if err != nil {
 		return nil, err
@@ -136,12 +136,18 @@ func newest(ctx context.Context, c *cluster.Cluster, ref Ref) ([]record, error) 
 		}
 		records = append(records, one)
 	}
-	if len(records) == 0 {
-		// Their labels may have been taken off, or every revision is superseded since an upgrade was cut short.
-		return history(ctx, c, ref)
-	}
 	newestFirst(records)
 	return records, nil
+}
+
+// newest is listed for a release that should be there. One that the list lacks is asked for by name, before it counts as
+// gone: every revision of it is superseded when an upgrade was cut short at the wrong moment.
+func newest(ctx context.Context, c *cluster.Cluster, ref Ref) ([]record, error) {
+	records, err := listed(ctx, c, ref)
+	if err != nil || len(records) > 0 {
+		return records, err
+	}
+	return history(ctx, c, ref)
 }
 
 func newStorage(ctx context.Context, c *cluster.Cluster, ref Ref, records []record, marks marks) *storage {

@@ -168,7 +168,10 @@ func TestReleaseMovedRefusals(t *testing.T) {
 	b.Plan().Error(t, `^berth_release "`+name+`/`+name+`" was moved here, and is not on that cluster$`, "Set .?cluster.? to the one that has it", `Nothing was applied\.`)
 	b.use(releaseBlock("this", "default", name, byFolder(folder)), movedHere)
 	b.Plan().Error(t, `^berth_release "`+name+`/`+name+`" was moved here, and cannot be another one at once$`, "Apply the move first")
-	b.use(movedHere)
+	// A refresh keeps the move in the state, and knows no cluster either.
+	b.use(releaseBlock("this", name, name, byFolder(folder)), movedHere)
+	b.Refresh()
+	b.use()
 	b.Apply().Error(t, `^berth_release "`+name+`/`+name+`" was moved here, and its cluster is not known yet$`, "Apply it once with its resource block in place")
 	same(t, "writes", b.proxy.Writes(), 0)
 }

@@ -91,6 +91,9 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) 
 // prepare does what plan and apply have in common: every check, and nothing that writes.
 func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms, records []record, whose ownership) (*prepared, error) {
 	p := &prepared{records: records, adopts: whose == ownAdopted, verdict: standingOf(records, whose, spec, terms.Held), hidden: hide(spec.Values, spec.Secrets)}
+	for _, one := range records {
+		p.hidden = p.hidden.and(hide(one.Config, one.secrets()))
+	}
 	var err error
 	if p.crds, err = spec.crds(); err != nil {
 		return nil, err

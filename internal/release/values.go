@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -220,8 +219,14 @@ func hide(values map[string]any, paths []string) hider {
 			}
 		}
 	}
-	sort.Slice(h.values, func(i, j int) bool { return len(h.values[i]) > len(h.values[j]) })
-	return h
+	return h.and(hider{})
+}
+
+// and hides what either hides, the longest first: a secret may be part of another one.
+func (h hider) and(other hider) hider {
+	values := append(slices.Clone(h.values), other.values...)
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	return hider{values: values}
 }
 
 func (h hider) text(text string) string {

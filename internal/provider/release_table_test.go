@@ -124,22 +124,20 @@ func (b *bench) shopColor(name string) string {
 // cutShort starts a command and ends it in some way once the API server has done its first write of a resource.
 func (b *bench) cutShort(resource string, start func(...string) *tofutest.Running, end func(*tofutest.Running) error) *tofutest.Result {
 	b.t.Helper()
-	running := make(chan *tofutest.Running, 1)
-	var (
-		first  sync.Once
-		failed = errors.New("there was no write of " + resource)
-	)
+	running, ended := make(chan *tofutest.Running, 1), make(chan error, 1)
+	var first sync.Once
 	b.proxy.OnWrite(nil, func(_ int, request fleettest.Request) {
 		if request.Resource == resource {
-			first.Do(func() { failed = end(<-running) })
+			first.Do(func() { ended <- end(<-running) })
 		}
 	})
 	run := start()
 	running <- run
 	result := run.Wait()
 	b.proxy.OnWrite(nil, nil)
-	if failed != nil {
-		b.t.Fatalf("%v\n%s", failed, result.Log)
+	first.Do(func() { ended <- errors.New("there was no write of " + resource) })
+	if err := <-ended; err != nil {
+		b.t.Fatalf("%v\n%s", err, result.Log)
 	}
 	return result
 }

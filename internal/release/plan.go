@@ -295,7 +295,7 @@ func (p *prepared) tell(ctx context.Context, c *cluster.Cluster, spec Spec) erro
 	if err != nil {
 		return err
 	}
-	p.outlook = Outlook{Verdict: p.verdict, Adopts: p.adopts, AppVersion: spec.Chart.AppVersion(), Objects: digests(p.objects, salt, p.hidden)}
+	p.outlook = Outlook{Verdict: p.verdict, Adopts: p.adopts, AppVersion: spec.Chart.AppVersion(), Objects: digests(p.objects, salt, hide(spec.Values, spec.Secrets))}
 	for key := range p.unsettled {
 		p.outlook.Objects[key] = ""
 	}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/charts"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"

@@ -60,7 +60,7 @@ func realRhythms(t *testing.T) (kueue, jobset, knative rhythm) {
 	knative = rhythm{
 		name: "knative-operator", folder: charts.Module(t, "knative-operator"),
 		deployment: "knative-operator", container: "knative-operator", image: "gcr.io/knative-releases/knative.dev/operator/cmd/operator:v1.15.2", scaled: "4 → 1",
-		config: "config-logging", key: "zap-logger-config", gone: "config-observability", secret: "operator-webhook-certs",
+		config: "config-logging", key: "_example", gone: "config-observability", secret: "operator-webhook-certs",
 		role: "knative-operator-webhook", service: "operator-webhook",
 	}
 	return kueue, jobset, knative
@@ -102,10 +102,10 @@ func (r rhythm) breaks(b *bench) broken {
 	container := "spec.template.spec.containers[name=" + r.container + "]"
 	done := broken{
 		drift: map[string]any{
-			r.of("Deployment", r.deployment) + " spec.replicas":          r.scaled,
+			r.of("Deployment", r.deployment) + " spec.replicas":           r.scaled,
 			r.of("Deployment", r.deployment) + " " + container + ".image": "registry.example.com/by/hand:1 → " + r.image,
 			r.of("ConfigMap", r.config) + " " + field:                     "changed by hand → " + was,
-			r.of("Role", r.role):                                          "missing → present",
+			r.of("Role", r.role): "missing → present",
 		},
 		extra: []string{
 			r.of("ConfigMap", r.config) + " data.by-hand (by kubectl-patch): added",

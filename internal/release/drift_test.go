@@ -69,9 +69,9 @@ func TestWhatIsDrift(t *testing.T) {
 	b.kubectl("set", "env", "deployment/app", "THEIRS=1")
 	b.kubectl("annotate", "configmap", "app", "meta.helm.sh/release-name=another", "--overwrite")
 	broken := map[string]string{
-		"Deployment/drift/app spec.replicas":                                    "3 → 2",
-		"Secret/drift/app data.password":                                        "(sensitive value) → (sensitive value)",
-		"ConfigMap/drift/app data.one":                                          "by hand → 1",
+		"Deployment/drift/app spec.replicas":                                   "3 → 2",
+		"Secret/drift/app data.password":                                       "(sensitive value) → (sensitive value)",
+		"ConfigMap/drift/app data.one":                                         "by hand → 1",
 		"ConfigMap/drift/app metadata.annotations.[meta.helm.sh/release-name]": "another → drift",
 	}
 	seen := drift("by hand", broken)

@@ -49,14 +49,13 @@ func (e *existence) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	code, body := http.StatusOK, []byte(nil)
+	code := http.StatusOK
+	var answer any = live
 	if live == nil {
 		code = http.StatusNotFound
-		status := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
-		body, err = json.Marshal(status)
-	} else {
-		body, err = live.MarshalJSON()
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
 	}
+	body, err := json.Marshal(answer)
 	if err != nil {
 		return nil, err
 	}

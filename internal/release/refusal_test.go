@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +20,7 @@ import (
 func small(t *testing.T, version string, files map[string]string) string {
 	t.Helper()
 	all := map[string]string{"templates/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-settings}\ndata: {text: \"{{ .Values.text }}\"}\n", "values.yaml": "text: hello\n"}
-	for name, content := range files {
-		all[name] = content
-	}
+	maps.Copy(all, files)
 	return charts.Folder(t, "small", version, all)
 }
 
@@ -58,11 +57,11 @@ func (b *bench) planError() error {
 // What is refused is refused at plan and, in the same words, before the first write of an apply (promises 1 and 3).
 func TestRefusals(t *testing.T) {
 	plane := crashPlane(t)
-	new := func(t *testing.T, name string, files map[string]string) *bench {
+	chartOn := func(t *testing.T, name string, files map[string]string) *bench {
 		return newBenchOn(t, plane, name, small(t, "1.0.0", files))
 	}
 	t.Run("no namespace", func(t *testing.T) {
-		b := new(t, "no-namespace", nil)
+		b := chartOn(t, "no-namespace", nil)
 		b.spec.CreateNamespace = false
 		if outlook := b.plan(); len(outlook.Warnings) != 1 || outlook.Warnings[0].Summary != `Namespace "no-namespace" of release no-namespace/no-namespace does not exist` {
 			t.Errorf("warnings: %v", outlook.Warnings)
@@ -71,7 +70,7 @@ func TestRefusals(t *testing.T) {
 		refused(t, err, "namespace", `Namespace "no-namespace" of release no-namespace/no-namespace does not exist`, "Nothing was applied", "create_namespace = true")
 	})
 	t.Run("no kind", func(t *testing.T) {
-		b := new(t, "no-kind", map[string]string{"templates/x.yaml": "apiVersion: unheard.example.com/v1\nkind: Thing\nmetadata: {name: x}\n"})
+		b := chartOn(t, "no-kind", map[string]string{"templates/x.yaml": "apiVersion: unheard.example.com/v1\nkind: Thing\nmetadata: {name: x}\n"})
 		if outlook := b.plan(); !outlook.Incomplete || len(outlook.Warnings) != 1 || !strings.Contains(outlook.Warnings[0].Summary, "needs kinds that the cluster does not have yet") {
 			t.Errorf("the plan: %+v", outlook)
 		}
@@ -79,11 +78,11 @@ func TestRefusals(t *testing.T) {
 		refused(t, err, "", "needs kinds that the cluster does not have", `unheard.example.com/v1 (of Thing "x")`, "Install first what brings the CRDs")
 	})
 	t.Run("schema", func(t *testing.T) {
-		b := new(t, "schema", map[string]string{"values.schema.json": `{"properties": {"text": {"type": "integer"}}}`})
+		b := chartOn(t, "schema", map[string]string{"values.schema.json": `{"properties": {"text": {"type": "integer"}}}`})
 		refused(t, b.planError(), "values", "The values of release schema/schema do not fit the chart", "text", "Nothing was applied")
 	})
 	t.Run("template", func(t *testing.T) {
-		b := new(t, "template", map[string]string{"templates/x.yaml": `{{ fail (printf "no such thing: %s" .Values.password) }}`})
+		b := chartOn(t, "template", map[string]string{"templates/x.yaml": `{{ fail (printf "no such thing: %s" .Values.password) }}`})
 		values, err := MergeValues([]string{"text: hello"}, map[string]string{"password": "very-secret"})
 		if err != nil {
 			t.Fatal(err)
@@ -96,15 +95,15 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("kubernetes version", func(t *testing.T) {
-		b := new(t, "old", map[string]string{"Chart.yaml": "apiVersion: v2\nname: small\nversion: 1.0.0\nkubeVersion: \">= 99\"\n"})
+		b := chartOn(t, "old", map[string]string{"Chart.yaml": "apiVersion: v2\nname: small\nversion: 1.0.0\nkubeVersion: \">= 99\"\n"})
 		refused(t, b.planError(), "chart", "Chart small 1.0.0 is not made for this cluster", ">= 99", "Nothing was applied")
 	})
 	t.Run("twice", func(t *testing.T) {
-		b := new(t, "twice", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-settings}\n"})
+		b := chartOn(t, "twice", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-settings}\n"})
 		refused(t, b.planError(), "chart", "renders ConfigMap/twice/twice-settings twice")
 	})
 	t.Run("foreign objects", func(t *testing.T) {
-		b := new(t, "foreign", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\n"})
+		b := chartOn(t, "foreign", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\n"})
 		b.plane.Kubectl(t, "create", "namespace", "foreign")
 		b.kubectl("create", "configmap", "foreign-settings")
 		b.kubectl("create", "configmap", "kept")
@@ -133,7 +132,7 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("foreign release", func(t *testing.T) {
-		b := new(t, "theirs", nil)
+		b := chartOn(t, "theirs", nil)
 		ours := b.terms.Owner
 		b.terms.Owner = kube.Owner{Configuration: "other", Resource: "release.theirs"}
 		b.apply()
@@ -159,7 +158,7 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("k3s", func(t *testing.T) {
-		b := new(t, "k3s", nil)
+		b := chartOn(t, "k3s", nil)
 		b.apply()
 		b.kubectl("label", "secret", "sh.helm.release.v1.k3s.v1", "berth.dev/owner-", "berth.dev/revision-")
 		b.kubectl("annotate", "secret", "sh.helm.release.v1.k3s.v1", "berth.dev/owner-")
@@ -204,7 +203,7 @@ spec:
 		deployment := func(label string) map[string]string {
 			return map[string]string{"templates/x.yaml": fmt.Sprintf("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: fixed}\nspec:\n  selector: {matchLabels: {app: %[1]s}}\n  template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: a, image: example.com/a}]}}\n", label)}
 		}
-		b := new(t, "immutable", deployment("one"))
+		b := chartOn(t, "immutable", deployment("one"))
 		b.spec.Wait = false
 		b.apply()
 		b.load(small(t, "1.1.0", deployment("two")))
@@ -219,7 +218,7 @@ spec:
 		b.noDrift("after the object was made anew")
 	})
 	t.Run("busy", func(t *testing.T) {
-		b := new(t, "busy", nil)
+		b := chartOn(t, "busy", nil)
 		b.apply()
 		b.kubectl("label", "secret", "sh.helm.release.v1.busy.v1", "status=pending-upgrade", "--overwrite")
 		pend := func(manager string) {
@@ -292,7 +291,7 @@ func TestTwoAtOnce(t *testing.T) {
 	process, output := b.start("apply", small(t, "1.0.0", map[string]string{"templates/hook.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: hook, annotations: {helm.sh/hook: post-install}}\nspec: {containers: [{name: a, image: example.com/a}]}\n"}))
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		_, err := b.plane.Client().CoreV1().Pods("two").Get(ctx, "hook", metav1.GetOptions{})
-		return err == nil, nil //nolint:nilerr // it is waited for
+		return err == nil, nil
 	}); err != nil {
 		t.Fatal(err, output)
 	}

@@ -181,6 +181,10 @@ func planReplacedRelease(ctx context.Context, call *call[releaseModel]) error {
 // promise fills in what the apply will make of the outputs, as far as a plan can tell.
 func (m *releaseModel) promise(state *releaseModel, spec release.Spec, outlook release.Outlook) {
 	m.AppVersion, m.ChartDigest = optionalString(outlook.AppVersion), types.StringValue(spec.Chart.Digest)
+	if outlook.Incomplete {
+		m.Objects, m.Changes = types.MapUnknown(types.StringType), types.MapUnknown(types.StringType)
+		return
+	}
 	objects := make(map[string]attr.Value, len(outlook.Objects))
 	for key, digest := range outlook.Objects {
 		objects[key] = types.StringValue(digest)

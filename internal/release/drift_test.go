@@ -106,10 +106,10 @@ func TestWhatIsDrift(t *testing.T) {
 
 	b.spec.IgnoreDrift, b.spec.ExtraFields = nil, ExtraRemove
 	drift("extra fields to be removed", map[string]string{
-		"Deployment/drift/app spec.replicas": "3 → 2",
+		"Deployment/drift/app spec.replicas":                                            "3 → 2",
 		"Deployment/drift/app spec.template.spec.containers[name=app].env[name=THEIRS]": "`{\"name\":\"THEIRS\",\"value\":\"1\"}` → (none)",
-		"Secret/drift/app data.password": "(sensitive value) → (sensitive value)",
-		"ConfigMap/drift/app data.added": "by hand → (none)",
+		"Secret/drift/app data.password":                                                "(sensitive value) → (sensitive value)",
+		"ConfigMap/drift/app data.added":                                                "by hand → (none)",
 	})
 	if seen := b.apply(); seen.Revision != 1 {
 		t.Errorf("the repair made revision %d", seen.Revision)

@@ -97,6 +97,7 @@ func (w Watch) look(ctx context.Context, c *cluster.Cluster, ref Ref, objects []
 		}
 		if live == nil || live.GetDeletionTimestamp() != nil {
 			if !w.exempt(one, nil) && !expires(one) {
+				unready = append(unready, one.key()+": it is missing")
 				found.drift[one.key()] = gone
 				found.drifted = append(found.drifted, one)
 			}

@@ -64,6 +64,11 @@ func (c *Cluster) NamespacedKinds(_ context.Context) (kinds []Kind, silent []str
 		return nil, nil, err
 	}
 	lists, err := discovery.ServerPreferredNamespacedResources(c.discovery)
+	if _, partly := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); partly {
+		// What did not answer before may do so now, or be gone.
+		c.discovery.Invalidate()
+		lists, err = discovery.ServerPreferredNamespacedResources(c.discovery)
+	}
 	if failed, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); ok {
 		for group := range failed.Groups {
 			silent = append(silent, group.String())

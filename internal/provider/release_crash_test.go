@@ -241,3 +241,42 @@ func (b *bench) volume(class string) {
 "accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/nowhere"}}}`, class, class), "create", "-f", "-")
 	b.t.Cleanup(func() { b.kubectl("delete", "persistentvolume", class, "--ignore-not-found", "--wait=false") })
 }
+
+// Killed when everything is gone but the namespace that was made for the release, a destroy leaves it to the next one: the
+// release is in the state as long as something of it is on the cluster (promises 5 and 10).
+func TestReleaseKilledBeforeItsNamespaceGoes(t *testing.T) {
+	t.Parallel()
+	b, name := newBench(t, tofutest.Options{}), unique("ferry")
+	one, _ := ferryChart(t)
+	b.use(releaseBlock("this", name, name, byFolder(one), "create_namespace = true"))
+	b.MustApply()
+	running, killed := make(chan *tofutest.Running, 1), make(chan error, 1)
+	last := func(request fleettest.Request) bool { return request.Key() == "delete namespaces" }
+	restore := b.proxy.Fail(last, fleettest.Cut)
+	b.proxy.OnWrite(func(_ int, request fleettest.Request) {
+		select {
+		case run := <-running:
+			if last(request) {
+				_, err := run.KillProvider()
+				killed <- err
+				return
+			}
+			running <- run
+		default: // killed already
+		}
+	}, nil)
+	run := b.DestroyAsync()
+	running <- run
+	result := run.Wait()
+	if result.ExitCode == 0 {
+		t.Fatalf("it was not killed at the namespace:\n%s", result.Log)
+	}
+	if err := <-killed; err != nil {
+		t.Fatal(err)
+	}
+	b.proxy.OnWrite(nil, nil)
+	restore()
+	same(t, "instances in the state", len(b.Instances()), 1)
+	b.MustDestroy()
+	b.namespaceIsGone(name)
+}

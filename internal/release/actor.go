@@ -41,7 +41,7 @@ func place() string {
 	return fmt.Sprintf("%s:%s:%s", host, strings.TrimSpace(string(boot)), space)
 }
 
-// started is the time at which a process began, in the kernel's ticks; 0 where the system does not tell.
+// started is the time at which a process began, in the kernel's ticks; 0 where it is dead, or the system does not tell.
 func started(pid int) uint64 {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -50,8 +50,8 @@ func started(pid int) uint64 {
 	// The name, in parentheses, may hold spaces; the start time is the 20th field after it (proc(5)).
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
-	if len(fields) < 20 {
-		return 0
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return 0 // what is dead and was not waited for does nothing any more
 	}
 	ticks, _ := strconv.ParseUint(fields[19], 10, 64)
 	return ticks

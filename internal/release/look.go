@@ -128,6 +128,9 @@ func (w Watch) lookAt(ctx context.Context, c *cluster.Cluster, ref Ref, one obje
 			found.extra = append(found.extra, fmt.Sprintf("%s %s (by %s): %s", one.key(), field.Path, field.Manager, hidden.text(field.Value)))
 		}
 	}
+	if len(kube.Compare(settled.wanted, live)) == 0 && (!settled.remove || len(settled.extra) == 0) {
+		return nil
+	}
 	form, patch, err := threeWay(settled.from(settled.wanted, live), settled.wanted, live)
 	if err != nil || patch == nil {
 		return err

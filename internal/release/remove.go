@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -97,7 +98,7 @@ func Remove(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal) (
 		return nil, nil // the resource that takes this one's place has it now
 	}
 	if len(records) == 0 {
-		return removeNamespace(ctx, c, ref, removal)
+		return removeNamespace(ctx, c, ref, removal, nil)
 	}
 	whose, err := ownershipOf(ctx, c, ref, records, removal.Terms)
 	if err != nil || whose != ownOurs {
@@ -110,12 +111,7 @@ func Remove(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal) (
 		}
 		return []Warning{warning}, unmarkNamespace(ctx, c, ref, removal)
 	}
-	warnings, err := uninstall(ctx, c, ref, removal, records)
-	if err != nil {
-		return warnings, err
-	}
-	more, err := removeNamespace(ctx, c, ref, removal)
-	return append(warnings, more...), err
+	return uninstall(ctx, c, ref, removal, records)
 }
 
 func uninstall(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal, records []record) ([]Warning, error) {
@@ -150,6 +146,7 @@ func uninstall(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal
 	if err := history.Update(last.secret.GetName(), last.Release); err != nil {
 		return nil, err
 	}
+	history.putOff = true
 	action := action.NewUninstall(config)
 	action.Wait, action.Timeout = true, longest
 	_, err := action.Run(ref.Name)
@@ -165,7 +162,12 @@ func uninstall(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal
 			Detail:  strings.Join(k.stays, "\n") + "\nDelete by hand what is no longer needed.",
 		})
 	}
-	return warnings, nil
+	more, err := removeNamespace(ctx, c, ref, removal, all)
+	if err != nil {
+		return warnings, err
+	}
+	// The records go last: as long as they are there, what is left of the release is known to be its.
+	return append(warnings, more...), history.purge()
 }
 
 // unsuperseded are the revisions whose objects may be on the cluster: the current one, and those begun after it.
@@ -174,8 +176,9 @@ func unsuperseded(records []record) []record {
 	return append(slices.Clone(after), one)
 }
 
-// removeNamespace deletes the namespace that berth created for the release, unless something is left in it.
-func removeNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal) ([]Warning, error) {
+// removeNamespace deletes the namespace that berth created for the release, unless something is left in it. removed are the
+// objects that went with the release.
+func removeNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal, removed []object) ([]Warning, error) {
 	live, err := c.Fetch(ctx, cluster.Namespaces, "", ref.Namespace)
 	if err != nil || live == nil || !kube.Created(live) || kube.Inspect(live, removal.Terms.Owner).Standing != kube.Ours {
 		return nil, err
@@ -183,7 +186,7 @@ func removeNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal R
 	if removal.Retain {
 		return nil, kube.Unmark(ctx, c, cluster.Namespaces, live)
 	}
-	left, err := kube.Leftovers(ctx, c, ref.Namespace, removal.Terms)
+	left, err := leftovers(ctx, c, ref, removal, removed)
 	if err != nil {
 		return nil, err
 	}
@@ -196,6 +199,28 @@ func removeNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal R
 	}
 	_, err = kube.Remove(ctx, c, cluster.Namespaces, "", ref.Namespace, removal.Terms, false)
 	return nil, err
+}
+
+// aggregatorTime is how long an API group may still be listed after its APIService was deleted.
+const aggregatorTime = 15 * time.Second
+
+// leftovers lists what is left in the release's namespace. Where the release itself served an API, its group takes a moment
+// to go, in which nothing can be said of the group's objects.
+func leftovers(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal, removed []object) ([]string, error) {
+	served := slices.ContainsFunc(removed, func(one object) bool { return one.GetKind() == "APIService" })
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for end := time.Now().Add(aggregatorTime); ; {
+		left, err := kube.Leftovers(ctx, c, ref.Namespace, removal.Terms)
+		if _, unknown := asProblem(err); !unknown || !served || time.Now().After(end) {
+			return left, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-ticker.C:
+		}
+	}
 }
 
 func unmarkNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -31,6 +32,8 @@ type storage struct {
 	records map[string]record
 	// made is the Secret of the revision that this operation works on; the others it leaves as they are.
 	made string
+	// putOff keeps the records that Helm deletes, until purge.
+	putOff bool
 	// failure is the first error of a write: Helm only logs some of them.
 	failure error
 }
@@ -274,6 +277,9 @@ func (s *storage) Delete(key string) (*helm.Release, error) {
 	if !found {
 		return nil, driver.ErrReleaseNotFound
 	}
+	if s.putOff {
+		return one.Release, nil
+	}
 	if err := s.cluster.Delete(s.ctx, cluster.Secrets, s.ref.Namespace, key, one.secret.GetUID()); err != nil {
 		return nil, s.fail(err)
 	}
@@ -281,6 +287,19 @@ func (s *storage) Delete(key string) (*helm.Release, error) {
 	defer s.mutex.Unlock()
 	delete(s.records, key)
 	return one.Release, nil
+}
+
+// purge deletes all records, the newest last: it is the one that says what is going on.
+func (s *storage) purge() error {
+	s.putOff = false
+	all := slices.Collect(maps.Values(s.records))
+	newestFirst(all)
+	for _, one := range slices.Backward(all) {
+		if _, err := s.Delete(secretName(one.Name, one.Version)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // labels are those of a revision: the ones it was given, Helm's own, and ours.

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -49,10 +50,21 @@ func threeWay(original, wanted, live *unstructured.Unstructured) (types.PatchTyp
 	if err := json.Unmarshal(patch, &content); err != nil {
 		return "", nil, err
 	}
-	if hollow(content) {
+	if hollow(content) || form == types.StrategicMergePatchType && idle(patch, now, typed) {
 		return form, nil, nil
 	}
 	return form, patch, nil
+}
+
+// idle tells whether a strategic patch gives a live object just what it has: a field that is replaced as a whole (the
+// selector of a PodDisruptionBudget) is in every patch, whether it differs or not.
+func idle(patch, live []byte, typed any) bool {
+	after, err := strategicpatch.StrategicMergePatch(live, patch, typed)
+	if err != nil {
+		return false // the API server tells what is wrong with it
+	}
+	var had, has map[string]any
+	return json.Unmarshal(live, &had) == nil && json.Unmarshal(after, &has) == nil && reflect.DeepEqual(had, has)
 }
 
 // hollow tells whether a patch changes nothing: directives about the order of lists come also where just somebody

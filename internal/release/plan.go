@@ -71,7 +71,7 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) 
 	if err := claim(c, spec.Ref, p.objects); err != nil {
 		return Outlook{}, err
 	}
-	if p.verdict == Resume {
+	if whose == ownOurs && !terms.Held {
 		p.warn(fmt.Sprintf("%s was begun by an earlier apply", capital(spec.String())),
 			"It is on %s with berth's mark (revision %d, %s), and the state does not hold it. The apply goes on from it.", c.Context(), records[0].Version, records[0].Info.Status)
 	}

@@ -267,7 +267,7 @@ type Instance struct {
 func (w *Workspace) Instances() []Instance {
 	w.t.Helper()
 	content := w.StatePull()
-	if content == nil {
+	if len(content) == 0 {
 		return nil
 	}
 	var state struct {

@@ -101,7 +101,7 @@ func withCommon(ctx context.Context, what, idFormat string, own map[string]schem
 		},
 		"deletion_policy": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(uninstall),
-			MarkdownDescription: "What destroy does: `uninstall` (default) deletes what berth created; `retain` leaves everything and takes berth's marks off. What was adopted stays in either case. Changing it touches only the state.",
+			MarkdownDescription: "What destroy does: `uninstall` (default) deletes what berth created (and a Helm release that was imported or moved here); `retain` leaves everything and takes berth's marks off. What was adopted stays in either case. Changing it touches only the state.",
 			Validators:          []validator.String{stringvalidator.OneOf(uninstall, retain)},
 		},
 		"drift": schema.MapAttribute{

@@ -175,7 +175,10 @@ func planReplacedRelease(ctx context.Context, call *call[releaseModel]) error {
 	}
 	warnings, err := release.PlanRemoval(ctx, call.cluster, state.ref(), state.removal(ctx, call))
 	call.warnings(warnings)
-	return err
+	if err != nil {
+		return err
+	}
+	return release.PlanReplacement(ctx, call.cluster, state.ref(), state.removal(ctx, call))
 }
 
 // promise fills in what the apply will make of the outputs, as far as a plan can tell.

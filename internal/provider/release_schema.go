@@ -26,7 +26,8 @@ func releaseSchema(ctx context.Context) schema.Schema {
 	maps.Copy(own, releaseOutputs())
 	return schema.Schema{
 		MarkdownDescription: "A Helm release whose plan says what changes, object by object and field by field, before anything is touched; whose drift is shown and repaired; that goes on from whatever a killed apply left; and that can be imported, adopted, or moved here from `helm_release`. " +
-			"Every object has one writer, Helm's own patch, and what other controllers have rightly taken (replicas under an autoscaler, injected fields) is left to them.",
+			"Every object has one writer, Helm's own patch, and what other controllers have rightly taken (replicas under an autoscaler, injected fields) is left to them. Hooks run at install, upgrade and uninstall as Helm runs them, and not at a repair. " +
+			"See the guides [Drift of a release](../guides/release-drift.md) and [From helm_release](../guides/from-helm-release.md).",
 		Attributes: withCommon(ctx, "the release, and objects that it renders,", "cluster/namespace/name", own),
 	}
 }
@@ -50,7 +51,7 @@ func releaseArguments() map[string]schema.Attribute {
 		},
 		"create_namespace": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-			MarkdownDescription: "Create the namespace when it is missing. It then goes with the release, unless something else is in it. Default `false`: a missing namespace is refused. Changing it later touches only the state.",
+			MarkdownDescription: "Create the namespace when it is missing; it then goes with the release, unless something else is in it. One that exists is used as it is, and stays. Default `false`: a namespace that is still missing at the apply is refused; the plan only warns, because another resource may create it. Changing it later touches only the state.",
 		},
 		"chart": schema.SingleNestedAttribute{
 			Required: true,
@@ -58,11 +59,11 @@ func releaseArguments() map[string]schema.Attribute {
 				"Changing it upgrades the release in place; where only the place of the same chart changes, nothing is written but berth's own mark.",
 			Validators: []validator.Object{chartCheck{}},
 			Attributes: map[string]schema.Attribute{
-				"repository": schema.StringAttribute{Optional: true, MarkdownDescription: "The URL of a Helm repository (`https://…`) or of a folder in an OCI registry (`oci://…`). Mirrors are set once, in the provider's `charts.repository_overrides`."},
+				"repository": schema.StringAttribute{Optional: true, MarkdownDescription: "The URL of a Helm repository (`https://…`) or of a folder in an OCI registry (`oci://…`, without the chart's name). Mirrors are set once, in the provider's `charts.repository_overrides`."},
 				"name":       schema.StringAttribute{Optional: true, MarkdownDescription: "The chart's name in the repository."},
 				"version":    schema.StringAttribute{Optional: true, MarkdownDescription: "The exact version, such as `1.2.3`. A range is refused: a plan must not change because somebody published something."},
 				"path":       schema.StringAttribute{Optional: true, MarkdownDescription: "A local folder or archive, in the place of `repository`, `name` and `version`. A change of its content upgrades the release."},
-				"digest":     schema.StringAttribute{Optional: true, MarkdownDescription: "The digest that the chart has to have, `sha256:` and 64 hexadecimal digits, such as the output `chart_digest` gives. Default: any."},
+				"digest":     schema.StringAttribute{Optional: true, MarkdownDescription: "The digest that the chart has to have, `sha256:` and 64 hexadecimal digits, such as the output `chart_digest` gives: of the chart's archive (`digest` in a repository's index), not of an OCI manifest. Another one is refused at plan. Default: any."},
 			},
 		},
 		"values": schema.ListAttribute{
@@ -79,7 +80,7 @@ func releaseArguments() map[string]schema.Attribute {
 		},
 		"set_sensitive_wo_version": schema.Int64Attribute{
 			Optional:            true,
-			MarkdownDescription: "Raise it whenever `set_sensitive_wo` changes: only that makes an update, because the runners cannot compare what they do not keep. A change without it is warned of. Default: none.",
+			MarkdownDescription: "Raise it whenever `set_sensitive_wo` changes: only that plans an update by itself, because write-only values are kept in no state. A change without it is warned of, and goes along with the next upgrade. Needs `set_sensitive_wo`. Default: none.",
 			Validators:          []validator.Int64{int64validator.AlsoRequires(path.MatchRoot("set_sensitive_wo"))},
 		},
 		"crds": schema.StringAttribute{
@@ -90,7 +91,7 @@ func releaseArguments() map[string]schema.Attribute {
 		},
 		"wait": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-			MarkdownDescription: "Wait until every object is ready by the rules of its kind, Jobs until they are complete. A wait that ends says which object, which pod and which reason. Default `true`. Changing it touches only the state.",
+			MarkdownDescription: "Wait until every object is ready by the rules of its kind, Jobs until they are complete. A wait that times out says which object, which pod and which reason. Default `true`. Changing it touches only the state.",
 		},
 		"keep_history": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(defaultHistory),
@@ -113,7 +114,7 @@ func releaseArguments() map[string]schema.Attribute {
 				},
 				"paths": schema.ListAttribute{
 					Optional: true, ElementType: types.StringType,
-					MarkdownDescription: "JSON pointers to the fields, such as `/spec/replicas`, each with all that is below it. Default: the whole object.",
+					MarkdownDescription: "JSON pointers to the fields, such as `/spec/replicas`, each with all that is below it; an item of a list by its index, `/` in a key as `~1`. Default: the whole object, which is also what a misspelt `paths` means, since the runners drop it silently: check the plan.",
 					Validators:          []validator.List{noNulls{}, listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(jsonPointer())},
 				},
 			}},
@@ -125,17 +126,17 @@ func releaseArguments() map[string]schema.Attribute {
 		},
 		"force_destroy": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-			MarkdownDescription: "Let destroy delete a namespace that berth created although objects that are not the release's are left in it. Default `false`: the namespace stays, with the list. Changing it touches only the state.",
+			MarkdownDescription: "Let destroy delete a namespace that berth created although objects that are not the release's are left in it. Default `false`: the release goes, the namespace stays, and a warning lists what is in it (volume claims count). Changing it touches only the state.",
 		},
 	}
 }
 
 func releaseOutputs() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"revision":     schema.Int64Attribute{Computed: true, MarkdownDescription: "The revision on the cluster. A repair of drift makes none."},
+		"revision":     schema.Int64Attribute{Computed: true, MarkdownDescription: "The revision on the cluster. A repair of objects makes none."},
 		"status":       schema.StringAttribute{Computed: true, MarkdownDescription: "Helm's word for the state of the revision, such as `deployed`."},
 		"app_version":  schema.StringAttribute{Computed: true, MarkdownDescription: "The `appVersion` of the chart."},
-		"chart_digest": schema.StringAttribute{Computed: true, MarkdownDescription: "The digest of the chart that berth installed: of its archive, or of a local chart's content. Null where another tool installed it."},
+		"chart_digest": schema.StringAttribute{Computed: true, MarkdownDescription: "The digest of the chart that berth installed: of its archive, or of a local chart's content. Null where another tool installed it, until berth's first revision."},
 		"objects": schema.MapAttribute{
 			Computed: true, ElementType: types.StringType,
 			MarkdownDescription: "Every object of the release: `Kind/namespace/name` (`Kind/name` for one without a namespace) to the digest of its manifest. Digests of Secrets are salted. A plan knows them, except where the chart renders an object differently each time.",

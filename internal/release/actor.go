@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	helm "helm.sh/helm/v3/pkg/release"
+
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
 )
@@ -122,7 +124,11 @@ func (s *storage) renew(ctx context.Context) {
 	key := s.made
 	one, found := s.records[key]
 	s.mutex.Unlock()
-	if !found || !one.pending() {
+	// By the Secret and not by the release, which Helm may be changing.
+	if !found {
+		return
+	}
+	if status := one.secret.GetLabels()[labelStatus]; !strings.HasPrefix(status, "pending-") && status != helm.StatusUninstalling.String() {
 		return
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{

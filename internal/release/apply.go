@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
@@ -71,7 +72,7 @@ func (p *prepared) write(ctx context.Context, c *cluster.Cluster, spec Spec, ter
 	if _, err := applyCRDs(ctx, c, p.crds, spec.CRDs, spec.Ref); err != nil {
 		return err
 	}
-	m := marks{owner: terms.Owner, adopted: p.adopts, digest: spec.Chart.Digest, source: spec.Source, secrets: spec.Secrets}
+	m := marks{owner: terms.Owner, adopted: p.adopts || p.adoptedBefore(), digest: spec.Chart.Digest, source: spec.Source, secrets: spec.Secrets}
 	k := &client{
 		ctx: ctx, cluster: c, ref: spec.Ref, terms: terms, watch: spec.Watch, hidden: p.hidden,
 		crds: p.crds, before: p.before, unfinished: p.unfinished,
@@ -119,7 +120,13 @@ func (p *prepared) repair(ctx context.Context, c *cluster.Cluster, spec Spec, k 
 	if !spec.Wait {
 		return nil
 	}
-	return kube.WaitAll(ctx, c, spec.String(), targetsOf(p.objects), helmSelector)
+	awaited := slices.DeleteFunc(slices.Clone(p.objects), func(one object) bool { return expires(one) || spec.exempt(one, nil) })
+	return kube.WaitAll(ctx, c, spec.String(), targetsOf(awaited), helmSelector)
+}
+
+// adoptedBefore tells whether an earlier apply adopted the release: an install that is begun again carries no labels over.
+func (p *prepared) adoptedBefore() bool {
+	return len(p.records) > 0 && p.records[0].adopted() && p.records[0].Info.Deleted.IsZero()
 }
 
 // release writes a new revision through Helm's action for it.
@@ -138,6 +145,8 @@ func (p *prepared) release(ctx context.Context, c *cluster.Cluster, spec Spec, k
 		return err
 	}
 	defer records.beat()()
+	// Helm forgets old revisions before it stores the new one: they may be all that tells of what they left.
+	records.putOff = true
 	if p.verdict == Upgrade {
 		c.Progress(ctx, spec.String(), "upgrade", "to chart "+spec.Chart.Name()+" "+spec.Chart.Metadata.Version)
 		upgrade := action.NewUpgrade(config)
@@ -153,7 +162,10 @@ func (p *prepared) release(ctx context.Context, c *cluster.Cluster, spec Spec, k
 		install.Wait, install.WaitForJobs = spec.Wait, spec.Wait
 		_, err = install.Run(ch, deepCopy(spec.Values))
 	}
-	return p.outcome(ctx, spec, k, records, err)
+	if err := p.outcome(ctx, spec, k, records, err); err != nil {
+		return err
+	}
+	return records.prune()
 }
 
 // outcome is what became of one of Helm's actions: Helm keeps of an error just its text, and of a record that could not be

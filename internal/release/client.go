@@ -109,13 +109,12 @@ func objectsOf(list helmkube.ResourceList) []object {
 
 // Create makes objects of a first install, or of a hook.
 func (k *client) Create(list helmkube.ResourceList) (*helmkube.Result, error) {
-	err := k.write(objectsOf(list), func(one object) error {
-		if one.GetAnnotations()[helmHook] != "" {
-			return k.putHook(one)
-		}
-		return k.put(one, nil)
-	})
-	return &helmkube.Result{Created: list}, err
+	objects := objectsOf(list)
+	if len(objects) > 0 && objects[0].GetAnnotations()[helmHook] == "" {
+		// What an unfinished install made under other names has to go.
+		return k.Update(nil, list, false)
+	}
+	return &helmkube.Result{Created: list}, k.write(objects, k.putHook)
 }
 
 // Update makes of the release's objects what target says: what is missing is created, what differs is patched, and what is no longer
@@ -227,6 +226,14 @@ func (k *client) put(one object, originals []*unstructured.Unstructured) error {
 			return err
 		}
 	}
+	if live.GetDeletionTimestamp() != nil {
+		// What is being deleted cannot be kept: it is made anew as soon as it is gone.
+		if err := kube.WaitGone(k.ctx, k.cluster, wanted.kind, wanted.GetNamespace(), wanted.GetName(), live.GetUID()); err != nil {
+			return err
+		}
+		_, err := k.cluster.Create(k.ctx, wanted.kind, wanted.Unstructured, kube.FieldManager)
+		return k.refused(wanted, "created", err)
+	}
 	settled := k.settle(wanted, live)
 	if len(originals) == 0 {
 		originals = []*unstructured.Unstructured{wanted.Unstructured}
@@ -276,6 +283,15 @@ func (k *client) putHook(one object) error {
 	live, err := k.cluster.Fetch(k.ctx, one.kind, one.GetNamespace(), one.GetName())
 	if err != nil {
 		return err
+	}
+	if live != nil && one.GroupVersionKind().GroupKind() == kindOfCRD && live.GetAnnotations()[helmHook] != "" {
+		// With a CRD would go all its objects, whoever made them.
+		form, patch, err := threeWay(one.Unstructured, one.Unstructured, live)
+		if err != nil || patch == nil {
+			return err
+		}
+		_, err = k.cluster.Patch(k.ctx, one.kind, "", one.GetName(), form, patch, kube.FieldManager, false)
+		return k.refused(one, "changed", err)
 	}
 	if live != nil {
 		if err := k.deleteHook(one, live); err != nil {

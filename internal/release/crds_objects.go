@@ -49,7 +49,7 @@ func objectsOfCRDs(ctx context.Context, c *cluster.Cluster, crds []*unstructured
 		}
 		for _, object := range objects {
 			marks := object.GetAnnotations()
-			if marks[helmName] != ref.Name || marks[helmNamespace] != ref.Namespace {
+			if marks[helmName] != ref.Name || marks[helmNamespace] != ref.Namespace || marks[labelAdopted] == "true" || keeps(object) {
 				names = append(names, kube.Describe(object))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"helm.sh/helm/v3/pkg/chartutil"
+	helm "helm.sh/helm/v3/pkg/release"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -43,6 +44,12 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) 
 	records, err := look(ctx, c, spec.Ref)
 	if err != nil {
 		return Outlook{}, err
+	}
+	if len(records) > 0 && !slices.ContainsFunc(records, func(one record) bool { return one.Info.Status == helm.StatusDeployed }) {
+		// What an apply will do depends on those that are superseded, too.
+		if records, err = history(ctx, c, spec.Ref); err != nil {
+			return Outlook{}, err
+		}
 	}
 	if _, err := busy(c, spec.Ref, records, now()); err != nil {
 		return Outlook{}, err
@@ -91,10 +98,16 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) 
 // prepare does what plan and apply have in common: every check, and nothing that writes.
 func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms, records []record, whose ownership) (*prepared, error) {
 	p := &prepared{records: records, adopts: whose == ownAdopted, verdict: standingOf(records, whose, spec, terms.Held), hidden: hide(spec.Values, spec.Secrets)}
-	for _, one := range records {
-		p.hidden = p.hidden.and(hide(one.Config, one.secrets()))
-	}
 	var err error
+	if len(records) > 0 {
+		var paths []string
+		if paths, err = secretPaths(ctx, c, spec.Ref, records[0]); err != nil {
+			return nil, err
+		}
+		for _, one := range records {
+			p.hidden = p.hidden.and(hide(one.Config, append(slices.Clone(paths), one.secrets()...)))
+		}
+	}
 	if p.crds, err = spec.crds(); err != nil {
 		return nil, err
 	}
@@ -255,18 +268,23 @@ func refuseObjectsOf(ctx context.Context, c *cluster.Cluster, ref Ref, crds []*u
 
 // PlanReplacement registers that the objects of a release will be gone before another takes its place in the same apply, so
 // that the checks of the other pass.
-func PlanReplacement(ctx context.Context, c *cluster.Cluster, ref Ref) error {
+func PlanReplacement(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal) error {
 	records, err := newest(ctx, c, ref)
-	if err != nil || len(records) == 0 {
+	if err != nil || len(records) == 0 || removal.stays(records) {
 		return err
 	}
-	objects, err := objectsOfRecord(ctx, c, ref, records[0])
-	for _, one := range objects {
-		if !keeps(one.Unstructured) {
-			c.PlanRemoval(one.kind, one.GetNamespace(), one.GetName())
+	for _, revision := range unsuperseded(records) {
+		objects, err := objectsOfRecord(ctx, c, ref, revision)
+		if err != nil {
+			return err
+		}
+		for _, one := range objects {
+			if !keeps(one.Unstructured) {
+				c.PlanRemoval(one.kind, one.GetNamespace(), one.GetName())
+			}
 		}
 	}
-	return err
+	return nil
 }
 
 // claim registers the objects of a release, so that checks of what depends on them pass, and two releases of one plan that
@@ -312,6 +330,11 @@ func (p *prepared) tell(ctx context.Context, c *cluster.Cluster, spec Spec) erro
 		}
 		for _, difference := range kube.Diff(p.before[at].Unstructured, one.Unstructured) {
 			p.outlook.Changes[one.key()+" "+difference.Path] = p.hidden.text(difference.Found) + " → " + p.hidden.text(difference.Wanted)
+		}
+	}
+	for _, one := range p.unfinished {
+		if !slices.ContainsFunc(p.objects, one.same) && !slices.ContainsFunc(p.before, one.same) && !among(p.crds, one) && !keeps(one.Unstructured) {
+			p.outlook.Changes[one.key()] = "will be deleted (an unfinished revision left it)"
 		}
 	}
 	for _, one := range p.before {
@@ -362,9 +385,12 @@ func (p *prepared) tryChanges(ctx context.Context, c *cluster.Cluster, spec Spec
 				"Asked on %s without writing anything, it says: %s\nWhere a field can never change, delete the object before the apply (kubectl --context %s delete %s %s%s), which then creates it anew; otherwise change the values.",
 				c.Context(), p.hidden.text(err.Error()), c.Context(), strings.ToLower(one.GetKind()), one.GetName(), inNamespace(one))
 		case apierrors.IsForbidden(err):
-			p.warn(fmt.Sprintf("%s of %s may not be changed", one.key(), spec.Ref), "%s", err)
-		default:
+			p.warn(fmt.Sprintf("%s of %s may not be changed", one.key(), spec.Ref), "%s", p.hidden.text(err.Error()))
+		case cluster.Unreachable(err) || ctx.Err() != nil:
 			return err
+		default:
+			// A webhook that this very change repairs, or an object that went in the meantime.
+			p.warn(fmt.Sprintf("The change of %s of %s could not be tried", one.key(), spec.Ref), "%s", p.hidden.text(err.Error()))
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	helm "helm.sh/helm/v3/pkg/release"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
 )
 
 // Read is a release as it is on the cluster, with all that drifted; nil when the cluster answered that there is none.
@@ -19,7 +20,11 @@ func Read(ctx context.Context, c *cluster.Cluster, ref Ref, watch Watch, revisio
 		return nil, err
 	}
 	last := records[0]
-	hidden := hide(last.Config, last.secrets())
+	paths, err := secretPaths(ctx, c, ref, last)
+	if err != nil {
+		return nil, err
+	}
+	hidden := hide(last.Config, paths)
 	objects, err := objectsOfRecord(ctx, c, ref, last)
 	if err != nil {
 		return nil, err
@@ -30,7 +35,7 @@ func Read(ctx context.Context, c *cluster.Cluster, ref Ref, watch Watch, revisio
 	}
 	seen := &Seen{
 		Revision: last.Version, Status: last.Info.Status.String(), ChartDigest: last.digest(), Source: last.source(),
-		Values: without(last.Config, last.secrets()), Objects: digests(objects, salt, hidden),
+		Values: without(last.Config, paths), Objects: digests(objects, salt, hidden),
 	}
 	if last.Chart != nil && last.Chart.Metadata != nil {
 		seen.ChartName, seen.ChartVersion, seen.AppVersion = last.Chart.Name(), last.Chart.Metadata.Version, last.Chart.AppVersion()
@@ -60,4 +65,18 @@ func Read(ctx context.Context, c *cluster.Cluster, ref Ref, watch Watch, revisio
 		})
 	}
 	return seen, nil
+}
+
+// secretPaths are the paths of a revision's values that are secret. Another tool's upgrade or rollback carries the mark of
+// berth over, and not the paths: they are those of the revisions before it.
+func secretPaths(ctx context.Context, c *cluster.Cluster, ref Ref, last record) ([]string, error) {
+	paths := last.secrets()
+	if last.digest() != "" || last.secret.GetLabels()[kube.MarkOwner] == "" {
+		return paths, nil
+	}
+	all, err := history(ctx, c, ref)
+	for _, one := range all {
+		paths = append(paths, one.secrets()...)
+	}
+	return paths, err
 }

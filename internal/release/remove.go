@@ -12,6 +12,7 @@ import (
 	helm "helm.sh/helm/v3/pkg/release"
 	helmstorage "helm.sh/helm/v3/pkg/storage"
 	helmtime "helm.sh/helm/v3/pkg/time"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
@@ -140,6 +141,9 @@ func uninstall(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal
 			return nil, err
 		}
 	}
+	if last.Info.Status == helm.StatusUninstalling {
+		skipHooks(last)
+	}
 	// Before the first hook runs: Helm itself says so only after it.
 	last.Info.Deleted = helmtime.Now()
 	last.SetStatus(helm.StatusUninstalling, "Uninstall underway")
@@ -154,9 +158,14 @@ func uninstall(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal
 		p := prepared{hidden: hidden}
 		return nil, p.outcome(ctx, Spec{Ref: ref}, k, history, err)
 	}
+	// Helm itself sees just the newest manifest, and nothing at all where that is empty.
+	if err := k.finish(all); err != nil {
+		return nil, err
+	}
 	warnings := keptOf(last)
 	if len(k.stays) > 0 {
 		slices.Sort(k.stays)
+		k.stays = slices.Compact(k.stays)
 		warnings = append(warnings, Warning{
 			Summary: fmt.Sprintf("Something of %s stays on cluster %q", ref, c.Name()),
 			Detail:  strings.Join(k.stays, "\n") + "\nDelete by hand what is no longer needed.",
@@ -168,6 +177,30 @@ func uninstall(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal
 	}
 	// The records go last: as long as they are there, what is left of the release is known to be its.
 	return append(warnings, more...), history.purge()
+}
+
+// skipHooks takes out the hooks before an uninstall that had come to their end when it was cut short: what they need may be
+// gone by now.
+func skipHooks(last record) {
+	for _, hook := range last.Hooks {
+		if hook.LastRun.Phase == helm.HookPhaseSucceeded && !hook.LastRun.StartedAt.Before(last.Info.Deleted) {
+			hook.Events = slices.DeleteFunc(hook.Events, func(event helm.HookEvent) bool { return event == helm.HookPreDelete })
+		}
+	}
+}
+
+// finish deletes what is left of all objects of a release, and waits until they are gone.
+func (k *client) finish(all []object) error {
+	if _, failures := k.DeleteWithPropagationPolicy(nil, metav1.DeletePropagationBackground); len(failures) > 0 {
+		return failures[0]
+	}
+	var targets []kube.Target
+	for _, one := range all {
+		if !k.left(one) {
+			targets = append(targets, kube.Target{Kind: one.kind, Namespace: one.GetNamespace(), Name: one.GetName()})
+		}
+	}
+	return kube.WaitAllGone(k.ctx, k.cluster, k.ref.String(), targets)
 }
 
 // unsuperseded are the revisions whose objects may be on the cluster: the current one, and those begun after it.

@@ -187,7 +187,7 @@ func settleHistory(ctx context.Context, c *cluster.Cluster, ref Ref, terms kube.
 func sweepHooks(ctx context.Context, c *cluster.Cluster, ref Ref, interrupted record) error {
 	k := &client{ctx: ctx, cluster: c, ref: ref}
 	for _, hook := range interrupted.Hooks {
-		if !slices.Contains(hook.DeletePolicies, helm.HookSucceeded) && !slices.Contains(hook.DeletePolicies, helm.HookFailed) {
+		if hook.Kind == kindOfCRD.Kind || !slices.Contains(hook.DeletePolicies, helm.HookSucceeded) && !slices.Contains(hook.DeletePolicies, helm.HookFailed) {
 			continue
 		}
 		objects, err := k.Build(strings.NewReader(hook.Manifest), false)
@@ -288,7 +288,12 @@ func current(records []record) (record, []record) {
 			return one, records[:i]
 		}
 	}
-	return records[0], nil
+	for i, one := range records[1:] {
+		if one.Info.Status == helm.StatusSuperseded {
+			return records[0], records[1 : i+1]
+		}
+	}
+	return records[0], records[1:]
 }
 
 // sameChart tells whether a revision is of the wanted chart: by the digest where berth wrote the revision, otherwise by

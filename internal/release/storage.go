@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -32,8 +33,9 @@ type storage struct {
 	records map[string]record
 	// made is the Secret of the revision that this operation works on; the others it leaves as they are.
 	made string
-	// putOff keeps the records that Helm deletes, until purge.
+	// putOff keeps the records that Helm deletes, until prune or purge. pruned are their Secrets.
 	putOff bool
+	pruned []string
 	// failure is the first error of a write: Helm only logs some of them.
 	failure error
 }
@@ -278,6 +280,9 @@ func (s *storage) Delete(key string) (*helm.Release, error) {
 		return nil, driver.ErrReleaseNotFound
 	}
 	if s.putOff {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		s.pruned = append(s.pruned, key)
 		return one.Release, nil
 	}
 	if err := s.cluster.Delete(s.ctx, cluster.Secrets, s.ref.Namespace, key, one.secret.GetUID()); err != nil {
@@ -287,6 +292,17 @@ func (s *storage) Delete(key string) (*helm.Release, error) {
 	defer s.mutex.Unlock()
 	delete(s.records, key)
 	return one.Release, nil
+}
+
+// prune deletes the records that Helm wanted to have deleted.
+func (s *storage) prune() error {
+	s.putOff = false
+	for _, key := range s.pruned {
+		if _, err := s.Delete(key); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // purge deletes all records, the newest last: it is the one that says what is going on.

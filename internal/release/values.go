@@ -1,6 +1,7 @@
 package release
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -213,7 +214,13 @@ func hide(values map[string]any, paths []string) hider {
 	var h hider
 	for _, path := range paths {
 		if text, found := at(values, path); found && len(text) >= shortestHidden {
-			h.values = append(h.values, text)
+			h.values = append(h.values, text, base64.StdEncoding.EncodeToString([]byte(text)))
+			for line := range strings.Lines(text) {
+				// Of a text of many lines, such as a key, a chart indents each.
+				if line = strings.TrimSpace(line); len(line) >= 2*shortestHidden {
+					h.values = append(h.values, line)
+				}
+			}
 			if encoded, err := json.Marshal(text); err == nil {
 				h.values = append(h.values, strings.Trim(string(encoded), `"`))
 			}
@@ -232,6 +239,21 @@ func (h hider) and(other hider) hider {
 func (h hider) text(text string) string {
 	for _, value := range h.values {
 		text = strings.ReplaceAll(text, value, sensitive)
+	}
+	// A value that was cut for a message may end in the middle of a secret.
+	for _, end := range []string{"…`", "…"} {
+		body, cut := strings.CutSuffix(text, end)
+		if !cut {
+			continue
+		}
+		for _, value := range h.values {
+			for n := min(len(value), len(body)); n >= shortestHidden; n-- {
+				if strings.HasSuffix(body, value[:n]) {
+					return body[:len(body)-n] + sensitive + end
+				}
+			}
+		}
+		return text
 	}
 	return text
 }

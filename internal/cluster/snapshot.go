@@ -79,16 +79,7 @@ func (c *Cluster) List(ctx context.Context, kind Kind) ([]*unstructured.Unstruct
 // ListIn returns the objects of a kind in one namespace: from the cluster-wide list, or from a list of that namespace
 // where the credential may not list the whole cluster.
 func (c *Cluster) ListIn(ctx context.Context, kind Kind, namespace string) ([]*unstructured.Unstructured, error) {
-	all, err := c.sorted(ctx, scope{kind: kind})
-	if apierrors.IsForbidden(err) {
-		return c.sorted(ctx, scope{kind: kind, namespace: namespace})
-	}
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(object *unstructured.Unstructured) bool {
-		return object.GetNamespace() != namespace
-	}), nil
+	return c.SelectedIn(ctx, kind, namespace, "")
 }
 
 // Live returns an object that berth applied, from the list of what is ours; nil when the cluster answered NotFound.
@@ -109,7 +100,7 @@ func (c *Cluster) Live(ctx context.Context, kind Kind, namespace, name string) (
 // Ours returns what berth applied of a kind in the whole cluster, sorted by namespace and name. The objects are shared:
 // copy before changing one.
 func (c *Cluster) Ours(ctx context.Context, kind Kind) ([]*unstructured.Unstructured, error) {
-	return c.sorted(ctx, scope{kind: kind, selector: OursSelector})
+	return c.Selected(ctx, kind, OursSelector)
 }
 
 // Exists returns the metadata of an object, ours or not, from a metadata-only list of its kind; nil when there is none.

@@ -64,9 +64,9 @@ func Created(object *unstructured.Unstructured) bool {
 func mark(object *unstructured.Unstructured, owner Owner, created bool) {
 	setLabel(object, LabelManagedBy, ManagedBy)
 	setLabel(object, MarkOwner, owner.Hash())
-	setAnnotation(object, MarkOwner, owner.String())
+	SetAnnotation(object, MarkOwner, owner.String())
 	if created {
-		setAnnotation(object, AnnotationCreated, "true")
+		SetAnnotation(object, AnnotationCreated, "true")
 	}
 }
 
@@ -78,10 +78,10 @@ func carry(object, live *unstructured.Unstructured, adopting bool) {
 		before = label
 	}
 	if before != "" {
-		setAnnotation(object, AnnotationManagedBefore, before)
+		SetAnnotation(object, AnnotationManagedBefore, before)
 	}
 	if step := live.GetAnnotations()[AnnotationStep]; step != "" {
-		setAnnotation(object, AnnotationStep, step)
+		SetAnnotation(object, AnnotationStep, step)
 	}
 }
 
@@ -94,7 +94,8 @@ func setLabel(object *unstructured.Unstructured, key, value string) {
 	object.SetLabels(labels)
 }
 
-func setAnnotation(object *unstructured.Unstructured, key, value string) {
+// SetAnnotation sets an annotation on an object that is about to be written.
+func SetAnnotation(object *unstructured.Unstructured, key, value string) {
 	annotations := maps.Clone(object.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}

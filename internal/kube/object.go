@@ -148,7 +148,7 @@ func Judge(c *cluster.Cluster, object Object, terms Terms, live *unstructured.Un
 	if !terms.Adopt {
 		return Outlook{}, foreign(c, object, claim)
 	}
-	if refused := notIn(claim.Keepers, terms.AdoptFrom); len(refused) > 0 {
+	if refused := NotIn(claim.Keepers, terms.AdoptFrom); len(refused) > 0 {
 		return Outlook{}, kept(c, object, refused)
 	}
 	changes := object.Compare(live)
@@ -179,7 +179,7 @@ func foreign(c *cluster.Cluster, object Object, claim Claim) error {
 	remedy := "Set adopt = true to take it over as it is, or choose another name."
 	if len(claim.Keepers) > 0 {
 		remedy = fmt.Sprintf("It is kept in place by %s, which would revert what berth changes: choose another name, or take it out of that first. "+
-			"To take it over all the same, set adopt = true and adopt_from = [%s].", strings.Join(claim.Keepers, ", "), quoteAll(claim.Keepers))
+			"To take it over all the same, set adopt = true and adopt_from = [%s].", strings.Join(claim.Keepers, ", "), QuoteAll(claim.Keepers))
 	}
 	return &cluster.Problem{
 		Attribute: "adopt",
@@ -193,7 +193,7 @@ func kept(c *cluster.Cluster, object Object, keepers []string) error {
 		Attribute: "adopt_from",
 		Summary:   fmt.Sprintf("%s is kept in place by %s", object.Describe(), strings.Join(keepers, ", ")),
 		Detail: fmt.Sprintf("refusing: %s on %s is kept in place by %s, which would revert what berth changes. "+
-			"Take it out of that first, or name it in adopt_from = [%s].", object.Describe(), c.Context(), strings.Join(keepers, ", "), quoteAll(keepers)),
+			"Take it out of that first, or name it in adopt_from = [%s].", object.Describe(), c.Context(), strings.Join(keepers, ", "), QuoteAll(keepers)),
 	}
 }
 
@@ -369,7 +369,8 @@ func explainWrite(c *cluster.Cluster, object Object, err error) error {
 	}
 }
 
-func notIn(have, allowed []string) []string {
+// NotIn are those that are not among the allowed, such as keepers that adopt_from does not name.
+func NotIn(have, allowed []string) []string {
 	return slices.DeleteFunc(slices.Clone(have), func(one string) bool { return slices.Contains(allowed, one) })
 }
 
@@ -388,7 +389,8 @@ func join(changes []Difference) string {
 	return strings.Join(texts, "; ")
 }
 
-func quoteAll(names []string) string {
+// QuoteAll puts names in quotes, with commas between them, as a list in HCL has them.
+func QuoteAll(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
 		quoted[i] = fmt.Sprintf("%q", name)

@@ -229,7 +229,7 @@ func sharedForm(object Object) *unstructured.Unstructured {
 	wanted := object.Desired.DeepCopy()
 	setLabel(wanted, LabelManagedBy, ManagedBy)
 	setLabel(wanted, LabelShared, "true")
-	setAnnotation(wanted, AnnotationCreated, "true")
+	SetAnnotation(wanted, AnnotationCreated, "true")
 	return wanted
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/identityschema"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
 )
 
 // identityModel is the identity of every resource: never the cluster's key, which is a name of this configuration.
@@ -53,7 +55,7 @@ func (e *envelope[M, P]) ImportState(ctx context.Context, req resource.ImportSta
 	if len(parts) != wanted || slices.Contains(parts, "") {
 		resp.Diagnostics.AddError(fmt.Sprintf("%q is not an import ID of berth_%s", id, e.name),
 			fmt.Sprintf("It has to be %s, such as \"%s/%s\". The keys of the provider's `clusters` are: %s.",
-				form, exampleKey(e.provider), example, quoteNames(e.provider.fleet.Names())))
+				form, exampleKey(e.provider), example, kube.QuoteAll(e.provider.fleet.Names())))
 		return
 	}
 	key, name := parts[0], parts[wanted-1]
@@ -80,7 +82,7 @@ func (e *envelope[M, P]) importIdentity(ctx context.Context, req resource.Import
 	c, err := e.provider.fleet.ByUID(ctx, identity.ClusterUID.ValueString())
 	if err == nil && c == nil {
 		resp.Diagnostics.AddError(fmt.Sprintf("No cluster has the UID %q", identity.ClusterUID.ValueString()),
-			fmt.Sprintf("None of the provider's `clusters` that answered has a kube-system namespace with this UID. The keys are: %s.", quoteNames(e.provider.fleet.Names())))
+			fmt.Sprintf("None of the provider's `clusters` that answered has a kube-system namespace with this UID. The keys are: %s.", kube.QuoteAll(e.provider.fleet.Names())))
 		return ""
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
 	"github.com/berthdev/terraform-provider-berth/internal/preflight"
 )
 
@@ -145,7 +146,7 @@ func (tolerationCheck) ValidateObject(ctx context.Context, req validator.ObjectR
 type platformsCheck struct{}
 
 func (platformsCheck) Description(context.Context) string {
-	return "platforms that berth knows images for: " + quoteNames(preflight.ReleasedPlatforms)
+	return "platforms that berth knows images for: " + kube.QuoteAll(preflight.ReleasedPlatforms)
 }
 
 func (c platformsCheck) MarkdownDescription(ctx context.Context) string { return c.Description(ctx) }

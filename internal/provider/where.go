@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
 )
 
 // standing is how a resource in the state stands to the cluster that its key leads to now.
@@ -82,7 +83,7 @@ func goneKey(fleet *cluster.Fleet, key, uid string) error {
 	return &cluster.Problem{
 		Attribute: "cluster", Summary: fmt.Sprintf("Cluster %q is no longer in the provider configuration", key),
 		Detail: fmt.Sprintf("The state has a resource on cluster %q (UID %s), which is not in the provider's `clusters` map, and no other entry leads to a cluster with that UID. The keys are: %s. "+
-			"Keep the entry until the cluster's resources are destroyed, then take it out.", key, uid, quoteNames(fleet.Names())),
+			"Keep the entry until the cluster's resources are destroyed, then take it out.", key, uid, kube.QuoteAll(fleet.Names())),
 	}
 }
 

@@ -18,8 +18,6 @@ import (
 // longest is the time that Helm's actions are given: the context ends them.
 const longest = 24 * time.Hour
 
-func now() time.Time { return time.Now() }
-
 func asProblem(err error) (*cluster.Problem, bool) { return errors.AsType[*cluster.Problem](err) }
 
 // Apply makes a release what it shall be, whatever is there: it installs, goes on from an install or upgrade that was cut
@@ -64,6 +62,9 @@ func Apply(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms)
 }
 
 func (p *prepared) write(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) error {
+	if err := p.takeOver(ctx, c, spec.Ref); err != nil {
+		return err
+	}
 	if spec.CreateNamespace {
 		if err := ensureNamespace(ctx, c, spec.Namespace, terms.Owner); err != nil {
 			return err
@@ -90,12 +91,9 @@ func ensureNamespace(ctx context.Context, c *cluster.Cluster, name string, owner
 	if err != nil || live != nil && live.GetDeletionTimestamp() == nil {
 		return err
 	}
-	_, err = kube.Converge(ctx, c, namespaceOf(name), kube.Terms{Owner: owner})
+	namespace := kube.Object{Kind: cluster.Namespaces, Desired: cluster.Namespaces.New("", name)}
+	_, err = kube.Converge(ctx, c, namespace, kube.Terms{Owner: owner})
 	return err
-}
-
-func namespaceOf(name string) kube.Object {
-	return kube.Object{Kind: cluster.Namespaces, Desired: cluster.Namespaces.New("", name)}
 }
 
 // repair puts right what drifted, and writes the marks of a release that is adopted or gone on with.

@@ -43,8 +43,9 @@ type client struct {
 	mutex      sync.Mutex
 	// problem is the first diagnostic: Helm keeps just its text.
 	problem error
-	// stays says what a removal left, and why.
-	stays []string
+	// removed is set once the objects of the release were deleted; stays says what that left, and why.
+	removed bool
+	stays   []string
 }
 
 var (
@@ -240,7 +241,7 @@ func (k *client) put(one object, originals []*unstructured.Unstructured) error {
 				return err
 			}
 			// It was there before the release was: an uninstall leaves it.
-			setAnnotation(settled.wanted, labelAdopted, "true")
+			kube.SetAnnotation(settled.wanted, labelAdopted, "true")
 		}
 	}
 	for _, original := range originals {
@@ -335,7 +336,7 @@ func (k *client) refused(one object, what string, err error) error {
 	case cluster.Unreachable(err) || k.ctx.Err() != nil:
 		return err
 	}
-	return &cluster.Problem{Summary: fmt.Sprintf("%s of %s cannot be %s", one.key(), k.ref, what), Detail: text, Err: err}
+	return &cluster.Problem{Summary: fmt.Sprintf("%s of %s cannot be %s", one.key(), k.ref, what), Detail: text + "\nPut that right and apply again: the apply goes on from what is there.", Err: err}
 }
 
 func inNamespace(one object) string {
@@ -367,13 +368,7 @@ func (k *client) WatchUntilReady(list helmkube.ResourceList, _ time.Duration) er
 
 // WaitForDelete waits until the cluster has none of the objects any more. What a removal left on purpose is not waited for.
 func (k *client) WaitForDelete(list helmkube.ResourceList, _ time.Duration) error {
-	var targets []kube.Target
-	for _, one := range objectsOf(list) {
-		if !k.left(one) {
-			targets = append(targets, kube.Target{Kind: one.kind, Namespace: one.GetNamespace(), Name: one.GetName()})
-		}
-	}
-	return k.note(kube.WaitAllGone(k.ctx, k.cluster, k.ref.String(), targets))
+	return k.awaitGone(objectsOf(list))
 }
 
 // WaitAndGetCompletedPodPhase is what Helm's tests use, which berth does not run.
@@ -407,13 +402,4 @@ func ignoreNotFound(err error) error {
 		return nil
 	}
 	return err
-}
-
-func setAnnotation(one *unstructured.Unstructured, key, value string) {
-	annotations := one.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	one.SetAnnotations(annotations)
 }

@@ -48,19 +48,20 @@ func (k *client) DeleteWithPropagationPolicy(list helmkube.ResourceList, _ metav
 	if err := k.remove(custom); err != nil {
 		return nil, []error{err}
 	}
-	var targets []kube.Target
-	for _, one := range custom {
-		if !k.left(one) {
-			targets = append(targets, kube.Target{Kind: one.kind, Namespace: one.GetNamespace(), Name: one.GetName()})
-		}
-	}
-	if err := k.note(kube.WaitAllGone(k.ctx, k.cluster, k.ref.String(), targets)); err != nil {
+	if err := k.awaitGone(custom); err != nil {
 		return nil, []error{err}
 	}
 	if err := k.remove(rest); err != nil {
 		return nil, []error{err}
 	}
+	k.removed = true
 	return &helmkube.Result{Deleted: list}, nil
+}
+
+// awaitGone waits until the cluster has none of the objects any more, but those that a removal left on purpose.
+func (k *client) awaitGone(objects []object) error {
+	going := slices.DeleteFunc(slices.Clone(objects), k.left)
+	return k.note(kube.WaitAllGone(k.ctx, k.cluster, k.ref.String(), targetsOf(going)))
 }
 
 // remove deletes objects that are the release's, in their order.

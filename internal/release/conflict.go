@@ -46,7 +46,7 @@ func conflicts(ref Ref, terms kube.Terms, clashes []clash) []string {
 	for _, one := range clashes {
 		keepers := slices.DeleteFunc(kube.Keepers(one.live), func(keeper string) bool { return keeper == "helm/"+ref.Namespace+"/"+ref.Name })
 		owner, marked := kube.ParseOwner(one.live)
-		switch refused := notAllowed(keepers, terms.AdoptFrom); {
+		switch refused := kube.NotIn(keepers, terms.AdoptFrom); {
 		case marked:
 			lines = append(lines, fmt.Sprintf("%s belongs to %s of the configuration with owner %q, and cannot be adopted", one.object.key(), owner.Resource, owner.Configuration))
 		case !terms.Adopt && len(keepers) > 0:
@@ -59,16 +59,6 @@ func conflicts(ref Ref, terms kube.Terms, clashes []clash) []string {
 	}
 	slices.Sort(lines)
 	return lines
-}
-
-func notAllowed(keepers, allowed []string) []string {
-	var refused []string
-	for _, keeper := range keepers {
-		if !slices.Contains(allowed, keeper) {
-			refused = append(refused, keeper)
-		}
-	}
-	return refused
 }
 
 // conflictsError is the refusal; nil when there is nothing to refuse.

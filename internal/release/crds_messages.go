@@ -55,15 +55,7 @@ func fields(changes []kube.Difference) string {
 	for _, change := range changes {
 		paths = append(paths, change.Path)
 	}
-	return strings.Join(atMost(mostFields, paths), ", ")
-}
-
-// atMost is the first of some names, and how many more there are.
-func atMost(most int, names []string) []string {
-	if more := len(names) - most; more > 0 {
-		return append(slices.Clone(names[:most]), fmt.Sprintf("and %d more", more))
-	}
-	return names
+	return strings.Join(firstOf(paths, mostFields), ", ")
 }
 
 func deletedCRD(c *cluster.Cluster, live *unstructured.Unstructured) error {

@@ -55,7 +55,7 @@ func objectsOfCRDs(ctx context.Context, c *cluster.Cluster, crds []*unstructured
 		}
 	}
 	slices.Sort(names)
-	return atMost(mostObjects, names), nil
+	return firstOf(names, mostObjects), nil
 }
 
 // servedKind is the kind of a CRD in one of the versions that it serves: each of them has all the objects.
@@ -85,6 +85,6 @@ func keptCRDs(crds []*unstructured.Unstructured) Warning {
 	return Warning{
 		Summary: summary,
 		Detail: fmt.Sprintf("An uninstall leaves the CRDs of a chart's crds/ folder, as with Helm: other releases may need them, and with a CRD go all its objects, whoever made them. "+
-			"On the cluster stay: %s. To remove one that nobody needs: kubectl delete crd %s", strings.Join(atMost(mostObjects, names), ", "), names[0]),
+			"On the cluster stay: %s. To remove one that nobody needs: kubectl delete crd %s", strings.Join(firstOf(names, mostObjects), ", "), names[0]),
 	}
 }

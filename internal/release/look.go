@@ -170,6 +170,7 @@ func expires(one object) bool {
 	return one.GetKind() == "Job" && found
 }
 
+// firstOf is the first of some lines, and how many more there are.
 func firstOf(lines []string, most int) []string {
 	if len(lines) <= most {
 		return lines

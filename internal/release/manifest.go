@@ -108,7 +108,7 @@ func resolve(ctx context.Context, c *cluster.Cluster, ref Ref, objects, crds []*
 func kindsMissing(c *cluster.Cluster, ref Ref, missing []string) error {
 	return &cluster.Problem{
 		Summary: fmt.Sprintf("%s needs kinds that the cluster does not have", capital(ref.String())),
-		Detail: fmt.Sprintf("%s does not serve %s, and the chart brings no CRD for it. Install first what brings the CRDs (with depends_on where it is in this configuration), or use a chart that is made for this version of Kubernetes.",
+		Detail: fmt.Sprintf("refusing: %s does not serve %s, and the chart brings no CRD for it. Nothing was applied. Install first what brings the CRDs (with depends_on where it is in this configuration), or use a chart that is made for this version of Kubernetes.",
 			c.Context(), strings.Join(missing, ", ")),
 	}
 }

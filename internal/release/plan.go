@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"helm.sh/helm/v3/pkg/chartutil"
 	helm "helm.sh/helm/v3/pkg/release"
@@ -28,7 +29,6 @@ type prepared struct {
 	// noNamespace is the refusal of a namespace that is missing: the plan, before which it may come, just warns.
 	noNamespace *cluster.Problem
 	hidden      hider
-	outlook     Outlook
 	warnings    []Warning
 }
 
@@ -51,7 +51,7 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) 
 			return Outlook{}, err
 		}
 	}
-	if _, err := busy(c, spec.Ref, records, now()); err != nil {
+	if _, err := busy(c, spec.Ref, records, time.Now()); err != nil {
 		return Outlook{}, err
 	}
 	whose, err := ownershipOf(ctx, c, spec.Ref, records, terms)
@@ -91,8 +91,9 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms) 
 			return Outlook{}, err
 		}
 	}
-	p.outlook.Warnings = p.warnings
-	return p.outlook, nil
+	outlook, err := p.tell(ctx, c, spec)
+	outlook.Warnings = p.warnings
+	return outlook, err
 }
 
 // prepare does what plan and apply have in common: every check, and nothing that writes.
@@ -150,10 +151,7 @@ func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Term
 		p.warn(fmt.Sprintf("%s exists and will be adopted by %s", one.object.key(), spec.Ref),
 			"It is on %s, keeps its UID, and is made what the chart renders. Destroying the release leaves it there.", c.Context())
 	}
-	if err := p.checkLeaving(ctx, c, spec.Ref); err != nil {
-		return nil, err
-	}
-	return p, p.tell(ctx, c, spec)
+	return p, p.checkLeaving(ctx, c, spec.Ref)
 }
 
 // crds are those in the crds/ folders of the chart and of those of its subcharts that the values turn on. Where somebody
@@ -307,45 +305,45 @@ func claim(c *cluster.Cluster, ref Ref, objects []object) error {
 	}
 }
 
-// tell fills in what the plan shows.
-func (p *prepared) tell(ctx context.Context, c *cluster.Cluster, spec Spec) error {
+// tell is what the plan shows.
+func (p *prepared) tell(ctx context.Context, c *cluster.Cluster, spec Spec) (Outlook, error) {
 	salt, err := saltOf(ctx, c, spec.Ref)
 	if err != nil {
-		return err
+		return Outlook{}, err
 	}
-	p.outlook = Outlook{Verdict: p.verdict, Adopts: p.adopts, AppVersion: spec.Chart.AppVersion(), Objects: digests(p.objects, salt, hide(spec.Values, spec.Secrets))}
+	outlook := Outlook{Verdict: p.verdict, Adopts: p.adopts, AppVersion: spec.Chart.AppVersion(), Objects: digests(p.objects, salt, hide(spec.Values, spec.Secrets))}
 	for key := range p.unsettled {
-		p.outlook.Objects[key] = ""
+		outlook.Objects[key] = ""
 	}
-	p.outlook.Incomplete = len(p.missing) > 0
+	outlook.Incomplete = len(p.missing) > 0
 	if p.verdict == Install || p.verdict == Resume && !p.repairs() {
-		return nil
+		return outlook, nil
 	}
-	p.outlook.Changes = map[string]string{}
+	outlook.Changes = map[string]string{}
 	for _, one := range p.objects {
 		at := slices.IndexFunc(p.before, one.same)
 		if at < 0 {
-			p.outlook.Changes[one.key()] = "will be created"
+			outlook.Changes[one.key()] = "will be created"
 			continue
 		}
 		for _, difference := range kube.Diff(p.before[at].Unstructured, one.Unstructured) {
-			p.outlook.Changes[one.key()+" "+difference.Path] = p.hidden.text(difference.Found) + " → " + p.hidden.text(difference.Wanted)
+			outlook.Changes[one.key()+" "+difference.Path] = p.hidden.text(difference.Found) + " → " + p.hidden.text(difference.Wanted)
 		}
 	}
 	for _, one := range p.unfinished {
 		if !slices.ContainsFunc(p.objects, one.same) && !slices.ContainsFunc(p.before, one.same) && !among(p.crds, one) && !keeps(one.Unstructured) {
-			p.outlook.Changes[one.key()] = "will be deleted (an unfinished revision left it)"
+			outlook.Changes[one.key()] = "will be deleted (an unfinished revision left it)"
 		}
 	}
 	for _, one := range p.before {
 		if !slices.ContainsFunc(p.objects, one.same) {
-			p.outlook.Changes[one.key()] = "will be deleted"
+			outlook.Changes[one.key()] = "will be deleted"
 			if keeps(one.Unstructured) {
-				p.outlook.Changes[one.key()] = "will be left on the cluster (helm.sh/resource-policy: keep)"
+				outlook.Changes[one.key()] = "will be left on the cluster (helm.sh/resource-policy: keep)"
 			}
 		}
 	}
-	return nil
+	return outlook, nil
 }
 
 // saltOf is what tells the digests of this release's secrets from all others.

@@ -26,7 +26,7 @@ func PlanRemoval(ctx context.Context, c *cluster.Cluster, ref Ref, removal Remov
 	if err != nil || len(records) == 0 {
 		return nil, err
 	}
-	if _, err := busy(c, ref, records, now()); err != nil {
+	if _, err := busy(c, ref, records, time.Now()); err != nil {
 		return nil, err
 	}
 	if removal.stays(records) {
@@ -158,14 +158,12 @@ func uninstall(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal
 		p := prepared{hidden: hidden}
 		return nil, p.outcome(ctx, Spec{Ref: ref}, k, history, err)
 	}
-	// Helm itself sees just the newest manifest, and nothing at all where that is empty.
 	if err := k.finish(all); err != nil {
 		return nil, err
 	}
 	warnings := keptOf(last)
 	if len(k.stays) > 0 {
 		slices.Sort(k.stays)
-		k.stays = slices.Compact(k.stays)
 		warnings = append(warnings, Warning{
 			Summary: fmt.Sprintf("Something of %s stays on cluster %q", ref, c.Name()),
 			Detail:  strings.Join(k.stays, "\n") + "\nDelete by hand what is no longer needed.",
@@ -189,18 +187,15 @@ func skipHooks(last record) {
 	}
 }
 
-// finish deletes what is left of all objects of a release, and waits until they are gone.
+// finish deletes the objects of a release where Helm did not, because its newest manifest has none, and waits until those
+// of all its revisions are gone.
 func (k *client) finish(all []object) error {
-	if _, failures := k.DeleteWithPropagationPolicy(nil, metav1.DeletePropagationBackground); len(failures) > 0 {
-		return failures[0]
-	}
-	var targets []kube.Target
-	for _, one := range all {
-		if !k.left(one) {
-			targets = append(targets, kube.Target{Kind: one.kind, Namespace: one.GetNamespace(), Name: one.GetName()})
+	if !k.removed {
+		if _, failures := k.DeleteWithPropagationPolicy(nil, metav1.DeletePropagationBackground); len(failures) > 0 {
+			return failures[0]
 		}
 	}
-	return kube.WaitAllGone(k.ctx, k.cluster, k.ref.String(), targets)
+	return k.awaitGone(all)
 }
 
 // unsuperseded are the revisions whose objects may be on the cluster: the current one, and those begun after it.

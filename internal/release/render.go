@@ -163,7 +163,7 @@ func renderOnce(ctx context.Context, c *cluster.Cluster, spec Spec, ch *helmchar
 			return rendering{}, &cluster.Problem{
 				Attribute: "chart",
 				Summary:   fmt.Sprintf("Chart %s renders %s twice", ch.Name(), one.key()),
-				Detail:    "One would overwrite the other. Change the values so that the two have different names, or ask the chart's authors.",
+				Detail:    "refusing: one would overwrite the other. Nothing was applied. Change the values so that the two have different names, or ask the chart's authors.",
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package release
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -62,7 +61,7 @@ func ownershipOf(ctx context.Context, c *cluster.Cluster, ref Ref, records []rec
 		remedy := "Set adopt = true to take it over as it is, import it, or choose another name."
 		if len(keepers) > 0 {
 			remedy = fmt.Sprintf("It is kept in place by %s, which would revert what berth changes: choose another name, or take it out of that first. To take it over all the same, set adopt = true and adopt_from = [%s].",
-				strings.Join(keepers, ", "), quoteAll(keepers))
+				strings.Join(keepers, ", "), kube.QuoteAll(keepers))
 		}
 		return ownNone, &cluster.Problem{
 			Attribute: "name",
@@ -70,12 +69,12 @@ func ownershipOf(ctx context.Context, c *cluster.Cluster, ref Ref, records []rec
 			Detail:    fmt.Sprintf("refusing: there is such a release on %s (%s), installed by another tool. Nothing was applied. %s", c.Context(), what, remedy),
 		}
 	}
-	if refused := notAllowed(keepers, terms.AdoptFrom); len(refused) > 0 {
+	if refused := kube.NotIn(keepers, terms.AdoptFrom); len(refused) > 0 {
 		return ownNone, &cluster.Problem{
 			Attribute: "adopt_from",
 			Summary:   fmt.Sprintf("%s is kept by somebody else", capital(ref.String())),
 			Detail: fmt.Sprintf("refusing: the release on %s (%s) is kept in place by %s, which would revert what berth changes. Nothing was applied. Take it out of that first, and then name it: adopt_from = [%s].",
-				c.Context(), what, strings.Join(refused, ", "), quoteAll(refused)),
+				c.Context(), what, strings.Join(refused, ", "), kube.QuoteAll(refused)),
 		}
 	}
 	return ownAdopted, nil
@@ -159,8 +158,8 @@ func actorName(one record) string {
 	return "process " + number + " on " + host
 }
 
-// settleHistory reads the history of a release once nobody is at work on it, and turns a revision that was left half done
-// into a failed one, upon which Helm's actions go on from it.
+// settleHistory reads the history of a release once nobody is at work on it. A revision that was left half done counts as
+// failed, so that Helm's actions go on from it; takeOver writes that down, after the checks.
 func settleHistory(ctx context.Context, c *cluster.Cluster, ref Ref, terms kube.Terms) ([]record, ownership, error) {
 	records, err := awaitQuiet(ctx, c, ref)
 	if err != nil {
@@ -170,17 +169,28 @@ func settleHistory(ctx context.Context, c *cluster.Cluster, ref Ref, terms kube.
 	if err != nil || len(records) == 0 || !records[0].pending() {
 		return records, whose, err
 	}
-	last := records[0]
-	if err := sweepHooks(ctx, c, ref, last); err != nil {
-		return nil, whose, err
-	}
-	left := newStorage(ctx, c, ref, records, marks{})
-	last.SetStatus(helm.StatusFailed, "Interrupted; berth goes on from it")
-	if err := left.Update(last.secret.GetName(), last.Release); err != nil {
-		return nil, whose, err
-	}
-	records[0] = left.records[last.secret.GetName()]
+	records[0].SetStatus(helm.StatusFailed, interrupted)
 	return records, whose, nil
+}
+
+// interrupted describes a revision that was left half done.
+const interrupted = "Interrupted; berth goes on from it"
+
+// takeOver cleans up after an interrupted revision and writes down that it failed: it is the first write of an apply.
+func (p *prepared) takeOver(ctx context.Context, c *cluster.Cluster, ref Ref) error {
+	if len(p.records) == 0 || p.records[0].Info.Description != interrupted {
+		return nil
+	}
+	last := p.records[0]
+	if err := sweepHooks(ctx, c, ref, last); err != nil {
+		return err
+	}
+	left := newStorage(ctx, c, ref, p.records, marks{})
+	if err := left.Update(last.secret.GetName(), last.Release); err != nil {
+		return err
+	}
+	p.records[0] = left.records[last.secret.GetName()]
+	return nil
 }
 
 // sweepHooks deletes what the hooks of an interrupted revision left: objects that Helm deletes as soon as a hook is done.
@@ -308,13 +318,4 @@ func sameChart(one record, spec Spec) bool {
 // sameValues tells whether a revision has the wanted values, as JSON sees them.
 func sameValues(one record, spec Spec) bool {
 	return reflect.DeepEqual(deepCopy(one.Config), deepCopy(spec.Values))
-}
-
-func quoteAll(names []string) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		text, _ := json.Marshal(name)
-		quoted[i] = string(text)
-	}
-	return strings.Join(quoted, ", ")
 }

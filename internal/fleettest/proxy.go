@@ -1,6 +1,7 @@
 package fleettest
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -212,6 +213,16 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
+	}
+	// Read whole before it is forwarded: where a server refuses a request before it has read its body, as the API server
+	// does for lack of a permission, net/http's reverse proxy at times never ends the answer.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		p.cut(r)
+	}
+	r.Body, r.ContentLength = http.NoBody, int64(len(body))
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	(&httputil.ReverseProxy{
 		Rewrite: func(out *httputil.ProxyRequest) {

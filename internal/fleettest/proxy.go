@@ -250,7 +250,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 				p.fail(w, r, entry, *failure)
 				return
 			}
-			// The API server is down or the client gone: no answer is the honest one.
+			// The API server is down: no answer is the honest one.
 			p.cut(r)
 		},
 	}).ServeHTTP(w, r)
@@ -316,8 +316,12 @@ func (p *Proxy) transportFor(r *http.Request) (http.RoundTripper, error) {
 	return transport, nil
 }
 
-// cut closes the client's connection without an answer.
+// cut closes the client's connection without an answer. Of a request that the client itself has given up only the stream
+// ends: the others on the connection go on.
 func (p *Proxy) cut(r *http.Request) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
 	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 		_ = conn.Close()
 	}

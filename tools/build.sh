@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the programs that tests, the demo, lint and docs run, into .bin/.
 #
-#   tools/build.sh [NAME ...]          build what is missing or out of date (control plane and tofu by default)
+#   tools/build.sh [NAME ...]          build what is missing or out of date (control plane, engines and tofu by default)
 #   tools/build.sh kube-apiserver@v1.34.2-gke.100
 #                                      the same API server, reporting another version (for version-floor tests)
 #
-# A program is out of date when its module files, its version stamp or the Go release changed.
+# A program is out of date when its module files, its code in tools/, its version stamp or the Go release changed.
 # BERTH_TOFU names a tofu or terraform to use instead of the one built here.
 #
 # It keeps to what bash 3.2 has, which is the bash of macOS.
@@ -14,7 +14,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/.bin
 kubernetes_version=v1.36.3
-default="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok tofu"
+default="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok knative-operator tofu"
 
 # The module folder below tools/ and the package of a program.
 package_of() { # NAME
@@ -22,6 +22,7 @@ package_of() { # NAME
     tofu) echo tofu github.com/opentofu/opentofu/cmd/tofu ;;
     etcd) echo etcd go.etcd.io/etcd/server/v3 ;;
     kwok) echo kwok sigs.k8s.io/kwok/cmd/kwok ;;
+    knative-operator) echo knative ./operator ;; # tools/knative/operator says why it is not the module's own main
     kube-apiserver | kube-controller-manager | kube-scheduler | kubectl) echo kubernetes "k8s.io/kubernetes/cmd/$1" ;;
     tfplugindocs) echo tfplugindocs github.com/hashicorp/terraform-plugin-docs/cmd/tfplugindocs ;;
     golangci-lint) echo golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
@@ -34,7 +35,12 @@ package_of() { # NAME
 
 # What of a program is built from, as one line.
 fingerprint() { # FOLDER LDFLAGS
-  { cat "$root/tools/$1/go.mod" "$root/tools/$1/go.sum"; echo "$2"; go version; } | cksum
+  {
+    cat "$root/tools/$1/go.mod" "$root/tools/$1/go.sum"
+    find "$root/tools/$1" -name '*.go' -exec cat {} +
+    echo "$2"
+    go version
+  } | cksum
 }
 
 is_current() { # PROGRAM WANT

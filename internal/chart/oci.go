@@ -28,7 +28,29 @@ func (r *remote) image(ref Ref) string {
 
 // pull gets a chart's archive from an OCI registry, and the digest of its manifest.
 func (r *remote) pull(ctx context.Context, ref Ref, image string) (data []byte, manifest string, err error) {
-	q := request{remote: r, url: &url.URL{Scheme: "https", Host: r.url.Host}, what: r.name(), limit: maxArchive}
+	q := r.registryRequest()
+	client, err := q.registryClient(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	result, err := client.Pull(image)
+	if err != nil {
+		return nil, "", q.notPulled(ref, image, client, err)
+	}
+	if ref.Digest == result.Manifest.Digest && ref.Digest != result.Chart.Digest {
+		return nil, "", ref.fail("chart.digest", "its digest is that of the manifest", "chart.digest is the digest of the OCI manifest of version %s, which is what `helm push` and `helm pull` print. The digest of the chart's archive is %s. Check that this is the chart you mean, and set chart.digest to the latter. Nothing was kept of it.", ref.Version, result.Chart.Digest)
+	}
+	return result.Chart.Data, result.Manifest.Digest, nil
+}
+
+// registryRequest is what is asked of a registry, for errors.
+func (r *remote) registryRequest() request {
+	return request{remote: r, url: &url.URL{Scheme: "https", Host: r.url.Host}, what: r.name(), limit: maxArchive}
+}
+
+// registryClient is Helm's client for a registry, with our credential and limits. It serves one call.
+func (q request) registryClient(ctx context.Context) (*registry.Client, error) {
+	r := q.remote
 	carried := &http.Client{Transport: carrier{ctx: ctx, base: r.client.Transport, limit: q.limit}}
 	authorizer := auth.Client{
 		Client: carried,
@@ -48,7 +70,7 @@ func (r *remote) pull(ctx context.Context, ref Ref, image string) (data []byte, 
 	if loopback(r.url.Hostname()) {
 		plain, err := r.speaksPlainHTTP(ctx)
 		if err != nil {
-			return nil, "", q.unreachable(err)
+			return nil, q.unreachable(err)
 		}
 		if plain {
 			options = append(options, registry.ClientOptPlainHTTP())
@@ -56,16 +78,9 @@ func (r *remote) pull(ctx context.Context, ref Ref, image string) (data []byte, 
 	}
 	client, err := registry.NewClient(options...)
 	if err != nil {
-		return nil, "", q.fail(nil, "the registry client cannot be made", "%s. Check the Docker configuration of this machine.", reason(err))
+		return nil, q.fail(nil, "the registry client cannot be made", "%s. Check the Docker configuration of this machine.", reason(err))
 	}
-	result, err := client.Pull(image)
-	if err != nil {
-		return nil, "", q.notPulled(ref, image, client, err)
-	}
-	if ref.Digest == result.Manifest.Digest && ref.Digest != result.Chart.Digest {
-		return nil, "", ref.fail("chart.digest", "its digest is that of the manifest", "chart.digest is the digest of the OCI manifest of version %s, which is what `helm push` and `helm pull` print. The digest of the chart's archive is %s. Check that this is the chart you mean, and set chart.digest to the latter. Nothing was kept of it.", ref.Version, result.Chart.Digest)
-	}
-	return result.Chart.Data, result.Manifest.Digest, nil
+	return client, nil
 }
 
 // speaksPlainHTTP asks a registry on this machine whether it goes without TLS.
@@ -119,7 +134,7 @@ func (q request) noTag(ref Ref, repository string, client *registry.Client) erro
 	answer, answered := errors.AsType[*errcode.ErrorResponse](err)
 	switch where := quoted("oci://" + repository); {
 	case answered && answer.StatusCode == http.StatusNotFound, errors.Is(err, errdef.ErrNotFound):
-		return ref.fail("chart.name", "it is not in its registry", "There is no %s. Correct chart.repository, which is the folder that the chart is in, or chart.name.", where)
+		return ref.notInRegistry(repository)
 	case err != nil:
 		return ref.fail("chart.version", fmt.Sprintf("version %s is not in its repository", ref.Version), "%s has no such tag, and does not tell which it has. Correct chart.version, chart.repository or chart.name.", where)
 	case slices.ContainsFunc(versions, func(version string) bool { return version == ref.Version }):
@@ -127,6 +142,11 @@ func (q request) noTag(ref Ref, repository string, client *registry.Client) erro
 	default:
 		return ref.noVersion(versions, where)
 	}
+}
+
+// notInRegistry is the error for a chart of which a registry has nothing.
+func (r Ref) notInRegistry(repository string) error {
+	return r.fail("chart.name", "it is not in its registry", "There is no %s. Correct chart.repository, which is the folder that the chart is in, or chart.name.", quoted("oci://"+repository))
 }
 
 var errTooLarge = errors.New("the answer is too large")

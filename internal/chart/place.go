@@ -40,7 +40,19 @@ func (s *Source) locate(ref Ref) (place, error) {
 	if ref.Path != "" {
 		return place{path: ref.Path}, nil
 	}
-	repository := canonical(ref.Repository)
+	from, folder, err := s.repository(ref.Repository)
+	if err != nil {
+		return place{}, err
+	}
+	if from == nil {
+		return localOverride(ref, folder)
+	}
+	return place{remote: from}, nil
+}
+
+// repository is what is used of a repository, after overrides: one that requests go to, or else a local folder.
+func (s *Source) repository(name string) (*remote, string, error) {
+	repository := canonical(name)
 	target := repository
 	for from, to := range s.settings.RepositoryOverrides {
 		if canonical(from) == repository {
@@ -48,11 +60,10 @@ func (s *Source) locate(ref Ref) (place, error) {
 		}
 	}
 	if !strings.Contains(target, "://") {
-		where, err := localOverride(ref, target)
-		return where, err
+		return nil, target, nil
 	}
 	if why := badRepository(target); why != "" {
-		return place{}, &cluster.Problem{
+		return nil, "", &cluster.Problem{
 			Attribute: "charts.repository_overrides",
 			Summary:   "Chart repository " + quoted(shown(repository)) + ": the URL that overrides it is not usable",
 			Detail:    why,
@@ -61,14 +72,14 @@ func (s *Source) locate(ref Ref) (place, error) {
 	target = canonical(target)
 	u, err := url.Parse(target)
 	if err != nil {
-		return place{}, err // unreachable: badRepository has parsed it
+		return nil, "", err // unreachable: badRepository has parsed it
 	}
 	credential := s.credentialFor(target)
 	client, err := s.client(target, credential)
 	if err != nil {
-		return place{}, err
+		return nil, "", err
 	}
-	return place{remote: &remote{url: u, credential: credential, client: client, agent: s.settings.UserAgent}}, nil
+	return &remote{url: u, credential: credential, client: client, agent: s.settings.UserAgent}, "", nil
 }
 
 // localOverride finds a chart in a local folder that stands for a repository.

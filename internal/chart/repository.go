@@ -91,14 +91,22 @@ func parseIndex(data []byte) (index, error) {
 	return listed, nil
 }
 
+// listings are the versions of a chart that an index has, in its order.
+func (i index) listings(ref Ref, repository string) ([]listing, error) {
+	if versions, ok := i[ref.Name]; ok {
+		return versions, nil
+	}
+	if len(i) == 0 {
+		return nil, ref.fail("chart.name", "it is not in its repository", "%s lists no chart at all. Correct chart.repository.", quoted(repository))
+	}
+	return nil, ref.fail("chart.name", "it is not in its repository", "%s has no chart of this name among its %d. The nearest: %s. Correct chart.name or chart.repository.", quoted(repository), len(i), list(nearestNames(ref.Name, i)))
+}
+
 // find gives the chart's version that is wanted.
 func (i index) find(ref Ref, repository string) (listing, error) {
-	versions, ok := i[ref.Name]
-	if !ok {
-		if len(i) == 0 {
-			return listing{}, ref.fail("chart.name", "it is not in its repository", "%s lists no chart at all. Correct chart.repository.", quoted(repository))
-		}
-		return listing{}, ref.fail("chart.name", "it is not in its repository", "%s has no chart of this name among its %d. The nearest: %s. Correct chart.name or chart.repository.", quoted(repository), len(i), list(nearestNames(ref.Name, i)))
+	versions, err := i.listings(ref, repository)
+	if err != nil {
+		return listing{}, err
 	}
 	// The same text first: a repository may hold both 1.2.3 and v1.2.3.
 	for _, same := range []func(string) bool{

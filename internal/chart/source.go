@@ -48,6 +48,7 @@ type Source struct {
 	mutex    sync.Mutex
 	archives map[string]archive      // by what is wanted of which place; see key
 	indexes  map[string]index        // by the URL of the repository
+	tags     map[string][]string     // of a chart in an OCI registry: its versions, by URL and name
 	clients  map[string]*http.Client // by CA certificate
 }
 
@@ -78,6 +79,7 @@ func NewSource(settings Settings) *Source {
 		retryWait: 500 * time.Millisecond,
 		archives:  map[string]archive{},
 		indexes:   map[string]index{},
+		tags:      map[string][]string{},
 		clients:   map[string]*http.Client{},
 	}
 }

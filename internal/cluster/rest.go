@@ -78,3 +78,11 @@ func (c *Cluster) Patch(ctx context.Context, kind Kind, namespace, name string, 
 	}
 	return c.patch(ctx, kind, namespace, name, form, body, options)
 }
+
+// PatchStatus sends a patch of any form to the status of an object, which a patch of the object itself leaves alone.
+func (c *Cluster) PatchStatus(ctx context.Context, kind Kind, namespace, name string, form types.PatchType, body []byte, fieldManager string) (*unstructured.Unstructured, error) {
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	return c.patch(ctx, kind, namespace, name, form, body, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+}

@@ -90,8 +90,8 @@ func (c *Cluster) TakeFields(ctx context.Context, kind Kind, live *unstructured.
 	return err
 }
 
-func (c *Cluster) patch(ctx context.Context, kind Kind, namespace, name string, form types.PatchType, body []byte, options metav1.PatchOptions) (*unstructured.Unstructured, error) {
-	outcome, err := c.resource(kind, namespace).Patch(ctx, name, form, body, options)
+func (c *Cluster) patch(ctx context.Context, kind Kind, namespace, name string, form types.PatchType, body []byte, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error) {
+	outcome, err := c.resource(kind, namespace).Patch(ctx, name, form, body, options, subresources...)
 	if err != nil {
 		return nil, c.classify(err)
 	}

@@ -73,6 +73,11 @@ func boot(ctx context.Context, s *supervisor, programs map[string]string, dir st
 	if err := c.populate(ctx); err != nil {
 		return c, err
 	}
+	if slices.Contains(spec.Engines, EngineKnative) {
+		if c.knative, err = c.startKnative(ctx, programs[knativeProgram], KnativeNamespace); err != nil {
+			return c, err
+		}
+	}
 	if spec.Proxy != nil {
 		if c.front, err = c.StartProxy(*spec.Proxy); err != nil {
 			return c, err

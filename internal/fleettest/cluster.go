@@ -37,6 +37,7 @@ type Cluster struct {
 	uid       string
 	version   string
 	front     *Proxy
+	knative   *Knative
 
 	background     context.Context
 	stopBackground context.CancelFunc

@@ -122,6 +122,11 @@ type process struct {
 
 // run starts a program with its output appended to log.
 func (s *supervisor) run(name, log, program string, args ...string) (*process, error) {
+	return s.runWith(nil, name, log, program, args...)
+}
+
+// runWith is run with "NAME=value" variables, beside the few that every program gets.
+func (s *supervisor) runWith(env []string, name, log, program string, args ...string) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -135,7 +140,7 @@ func (s *supervisor) run(name, log, program string, args ...string) (*process, e
 	cmd := s.Command(context.Background(), program, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	// Nothing of the user's environment (KUBECONFIG, proxies, GODEBUG, …) should change how a cluster behaves.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + s.dir}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + s.dir}, env...)
 	cmd.Dir = s.dir
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -3,11 +3,14 @@ package fleettest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -91,25 +94,42 @@ func buildFor(ctx context.Context, specs []ClusterSpec) (map[string]string, erro
 		if !s.ControlPlaneOnly {
 			names = append(names, "kube-scheduler", "kwok")
 		}
+		if slices.Contains(s.Engines, EngineKnative) {
+			names = append(names, knativeProgram)
+		}
 	}
 	return Build(ctx, names...)
+}
+
+// ModuleDir is the folder of a module in the module cache, in the version that a module of tools/ pins ("kwok" for
+// tools/kwok). It is downloaded where it is not there. What is in it may not be written to.
+func ModuleDir(ctx context.Context, tool, module string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = filepath.Join(root, "tools", tool)
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	// With -json the command tells its errors in its answer.
+	answer, failed := cmd.Output()
+	var found struct{ Dir, Error string }
+	if err := json.Unmarshal(answer, &found); failed != nil || err != nil || found.Error != "" {
+		return "", fmt.Errorf("fleettest: go mod download %s in tools/%s: %w\n%s%s", module, tool, errors.Join(failed, err), answer, stderr.Bytes())
+	}
+	return found.Dir, nil
 }
 
 // stages gives the paths of the kwok module's stages that make nodes and pods ready. They are read from the module
 // that kwok was built from, so they always fit the binary.
 var stages = sync.OnceValues(func() ([]string, error) {
-	root, err := Root()
+	dir, err := ModuleDir(context.Background(), "kwok", "sigs.k8s.io/kwok")
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
-	cmd.Dir = filepath.Join(root, "tools", "kwok")
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("find kwok's stages: go list -m sigs.k8s.io/kwok: %w", err)
-	}
-	folder := filepath.Join(strings.TrimSpace(string(out)), "kustomize", "stage")
+	folder := filepath.Join(dir, "kustomize", "stage")
 	var paths []string
 	for _, name := range []string{"node/fast", "node/heartbeat-with-lease", "pod/fast"} {
 		found, err := filepath.Glob(filepath.Join(folder, filepath.FromSlash(name), "*.yaml"))

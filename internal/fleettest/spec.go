@@ -48,6 +48,9 @@ type ClusterSpec struct {
 	// LoadBalancer says what Services of type LoadBalancer get as their address.
 	LoadBalancer LoadBalancerKind
 
+	// Engines are the controllers that run as real processes as soon as what installs them is on the cluster.
+	Engines []Engine
+
 	// Stages is YAML with kwok Stage objects beside those that make nodes and pods ready, for pods that fail or wait.
 	// A stage that should win over them gives a higher spec.weight.
 	Stages string
@@ -115,6 +118,9 @@ func validate(specs []ClusterSpec) error {
 			return fmt.Errorf("fleettest: two clusters are named %q", s.Name)
 		}
 		seen[s.Name] = true
+		if err := s.validateEngines(); err != nil {
+			return fmt.Errorf("fleettest: cluster %q: %w", s.Name, err)
+		}
 		if s.ControlPlaneOnly && s.Stages != "" {
 			return fmt.Errorf("fleettest: cluster %q has stages but, being ControlPlaneOnly, no kwok to follow them", s.Name)
 		}

@@ -112,6 +112,8 @@ var everyKind = map[string]string{
 	"preflight": data("preflight", `kubernetes_version = "1.35"`, `default_storage_class = true`, `sizes = { hold = { memory = "8Gi", cpu = "4" } }`),
 	"nodes":     data("nodes", `sizes = { hold = {} }`),
 	"quota":     data("quota", `namespace = "default"`, `sizes = { hold = {} }`),
+
+	"knative_versions": data("knative_versions"),
 }
 
 // A data source has no prior answer to keep, so a cluster that does not answer is an error whatever on_unreachable says.
@@ -223,7 +225,8 @@ func TestDataSourceExamples(t *testing.T) {
 	kubeconfig.Name = "shared"
 	for _, name := range []string{
 		"data-sources/berth_preflight/data-source.tf", "data-sources/berth_nodes/data-source.tf", "data-sources/berth_quota/data-source.tf",
-		"functions/kubeconfig/function.tf", "functions/image_tag/function.tf",
+		"data-sources/berth_knative_versions/data-source.tf",
+		"functions/kubeconfig/function.tf", "functions/image_tag/function.tf", "functions/knative_versions/function.tf",
 	} {
 		example, err := os.ReadFile(filepath.Join(root, "examples", name))
 		if err != nil {

@@ -28,7 +28,8 @@ type definition[M any, P interface {
 	object func(P) (namespace, name types.String)
 	// namespaced is set where the name is one within its namespace, which is then a part of the ID.
 	namespaced bool
-	// knobs are attributes, besides the common ones, whose change touches only the state.
+	// knobs are attributes, besides the common ones, whose change touches only the state; `attribute.argument` is one of a
+	// nested attribute.
 	knobs []string
 	// volatile are computed attributes that a change on the cluster may move; all others keep their value. The runner
 	// plans once more right before it applies, and refuses a value that was known before and is another one then: what

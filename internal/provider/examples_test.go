@@ -67,7 +67,7 @@ func TestExamples(t *testing.T) {
 func exampleCharts(t *testing.T) string {
 	t.Helper()
 	mirror := t.TempDir()
-	for name, version := range map[string]string{"shop": "1.4.0", "cart": "0.9.2"} {
+	for name, version := range map[string]string{"shop": "1.4.0", "cart": "0.9.2", "knative-operator": "1.22.0"} {
 		folder := charts.Folder(t, name, version, map[string]string{"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n"})
 		if err := os.CopyFS(filepath.Join(mirror, name), os.DirFS(folder)); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func planExample(t *testing.T, cluster *fleettest.Cluster, mirror, folder string
 			entries[match[1]] = byPath(t, config)
 		}
 		w.Write("provider_test.tf", providerBlock("examples", entries, fmt.Sprintf(`charts = {
-    repository_overrides = { "https://charts.example.com" = %[1]q, "oci://registry.example.com/charts" = %[1]q }
+    repository_overrides = { "https://charts.example.com" = %[1]q, "oci://registry.example.com/charts" = %[1]q, "https://knative.github.io/operator" = %[1]q }
   }`, mirror)))
 	}
 	values := map[string]string{

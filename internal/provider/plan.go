@@ -263,12 +263,28 @@ func (e *envelope[M, P]) changeOf(config, plan, state *M) change {
 		if planned[name].Interface().(attr.Value).Equal(had[name].Interface().(attr.Value)) {
 			continue
 		}
-		if !slices.Contains(knobs, name) && !slices.Contains(e.knobs, name) && name != "cluster" {
+		if !slices.Contains(knobs, name) && !slices.Contains(e.knobs, name) && name != "cluster" && !e.differInKnobs(name, planned[name], had[name]) {
 			return onCluster
 		}
 		kind = stateOnly
 	}
 	return kind
+}
+
+// differInKnobs tells whether two values of a nested attribute differ in nothing but knobs, which then are named as
+// `attribute.argument`.
+func (e *envelope[M, P]) differInKnobs(name string, planned, had reflect.Value) bool {
+	now, ok := planned.Interface().(types.Object)
+	was, too := had.Interface().(types.Object)
+	if !ok || !too || now.IsNull() || now.IsUnknown() || was.IsNull() || was.IsUnknown() {
+		return false
+	}
+	for argument, value := range now.Attributes() {
+		if !value.Equal(was.Attributes()[argument]) && !slices.Contains(e.knobs, name+"."+argument) {
+			return false
+		}
+	}
+	return true
 }
 
 // isOutput tells whether the value of an attribute is the provider's: computed, without a default, and not written in
@@ -285,6 +301,8 @@ func (e *envelope[M, P]) isOutput(name string, config map[string]reflect.Value) 
 		return attribute.BoolDefaultValue() == nil
 	case interface{ Int64DefaultValue() defaults.Int64 }:
 		return attribute.Int64DefaultValue() == nil
+	case interface{ ObjectDefaultValue() defaults.Object }:
+		return attribute.ObjectDefaultValue() == nil
 	}
 	return true
 }

@@ -127,13 +127,13 @@ func (p *berth) Configure(ctx context.Context, req provider.ConfigureRequest, re
 }
 
 func (*berth) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newPriorityClass, newInstance, newRelease}
+	return []func() resource.Resource{newPriorityClass, newInstance, newRelease, newKnativeServing}
 }
 
 func (*berth) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{newPreflight, newNodes, newQuota}
+	return []func() datasource.DataSource{newPreflight, newNodes, newQuota, newKnativeVersions}
 }
 
 func (*berth) Functions(context.Context) []func() function.Function {
-	return []func() function.Function{newKubeconfig, newImageTag}
+	return []func() function.Function{newKubeconfig, newImageTag, newKnativeVersionsFunction}
 }

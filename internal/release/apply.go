@@ -110,7 +110,7 @@ func (p *prepared) repair(ctx context.Context, c *cluster.Cluster, spec Spec, k 
 		return err
 	}
 	last := p.records[0]
-	if last.digest() != spec.Chart.Digest || last.source() != spec.Source || last.secret.GetAnnotations()[kube.MarkOwner] != m.owner.String() {
+	if last.digest() != spec.Chart.Digest || last.source() != spec.Source || !slices.Equal(last.secrets(), spec.Secrets) || last.secret.GetAnnotations()[kube.MarkOwner] != m.owner.String() {
 		if err := mark(ctx, c, last, m); err != nil {
 			return err
 		}

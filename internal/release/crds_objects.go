@@ -19,7 +19,8 @@ const mostObjects = 20
 // objectsOfCRDs lists what an uninstall would take along unasked: it deletes the CRDs of the rendered manifest, and with
 // a CRD go all its objects, whoever made them. The list has each as Kind/namespace/name, sorted, at most 20 and then
 // "and n more"; what belongs to the release itself is not in it. A CRD that an uninstall leaves (helm.sh/resource-policy:
-// keep, or another keeper's marks), that is gone, or that is being deleted takes nothing along. The lists are of metadata alone, and made afresh.
+// keep, another keeper's marks, or because it was there before the release), that is gone, or that is being deleted takes
+// nothing along. The lists are of metadata alone, and made afresh.
 //
 // The error is a *cluster.Problem for a CRD of which no version is served: nobody knows what is stored of it.
 func objectsOfCRDs(ctx context.Context, c *cluster.Cluster, crds []*unstructured.Unstructured, ref Ref) ([]string, error) {
@@ -32,7 +33,7 @@ func objectsOfCRDs(ctx context.Context, c *cluster.Cluster, crds []*unstructured
 		if err != nil {
 			return nil, err
 		}
-		if crd == nil || crd.GetDeletionTimestamp() != nil || keeps(crd) || len(otherKeepers(crd, ref)) > 0 {
+		if crd == nil || crd.GetDeletionTimestamp() != nil || keeps(crd) || crd.GetAnnotations()[labelAdopted] == "true" || len(otherKeepers(crd, ref)) > 0 {
 			continue
 		}
 		kind, served := servedKind(crd)

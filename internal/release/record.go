@@ -43,7 +43,8 @@ const (
 	annotationDigest = "berth.dev/chart-digest"
 	// annotationSource is Spec.Source.
 	annotationSource = "berth.dev/source"
-	// annotationSecrets are the paths of values that are secret, as JSON.
+	// annotationSecrets are the paths of values that are secret, as JSON. It stands on the Secret and in the metadata of
+	// the chart within it.
 	annotationSecrets = "berth.dev/secret-values"
 	// annotationActor and annotationRenewed stand on a revision while it is being worked on: who does, and when they were
 	// last known to be alive.
@@ -151,11 +152,16 @@ func (r record) source() string {
 	return r.secret.GetAnnotations()[annotationSource]
 }
 
-// secrets are the paths of the values that are secret; they hold for what another tool made of our revision, too.
+// secrets are the paths of the values that are secret; they hold for what another tool made of our revision, too. Where it
+// wrote the Secret anew, they are in the chart's metadata alone.
 func (r record) secrets() []string {
+	text, found := r.secret.GetAnnotations()[annotationSecrets]
+	if !found && r.Chart != nil && r.Chart.Metadata != nil {
+		text = r.Chart.Metadata.Annotations[annotationSecrets]
+	}
 	var paths []string
 	// What is not a list of paths names none.
-	_ = json.Unmarshal([]byte(r.secret.GetAnnotations()[annotationSecrets]), &paths)
+	_ = json.Unmarshal([]byte(text), &paths)
 	return paths
 }
 

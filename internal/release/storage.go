@@ -70,17 +70,54 @@ func (m marks) annotate(annotations map[string]any) error {
 	return err
 }
 
+// note is a revision that says in its chart's metadata, too, which of its values are secret: another tool that supersedes
+// it writes its Secret anew, and without annotations.
+func (m marks) note(release *helm.Release) (*helm.Release, error) {
+	if len(m.secrets) == 0 || release.Chart == nil || release.Chart.Metadata == nil {
+		return release, nil
+	}
+	paths, err := json.Marshal(m.secrets)
+	if err != nil {
+		return nil, err
+	}
+	noted, ch, metadata := *release, *release.Chart, *release.Chart.Metadata
+	metadata.Annotations = maps.Clone(metadata.Annotations)
+	if metadata.Annotations == nil {
+		metadata.Annotations = map[string]string{}
+	}
+	metadata.Annotations[annotationSecrets] = string(paths)
+	noted.Chart, ch.Metadata = &ch, &metadata
+	return &noted, nil
+}
+
 // mark writes berth's marks on the newest revision of a release without making a new one: it is adopted as it is.
 func mark(ctx context.Context, c *cluster.Cluster, one record, m marks) error {
 	annotations := map[string]any{}
 	if err := m.annotate(annotations); err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": m.labels(one.Version), "annotations": annotations}})
+	metadata := map[string]any{"labels": m.labels(one.Version), "annotations": annotations}
+	content := map[string]any{"metadata": metadata}
+	if len(m.secrets) > 0 {
+		noted, err := m.note(one.Release)
+		if err != nil {
+			return err
+		}
+		body, err := encode(noted)
+		if err != nil {
+			return err
+		}
+		// The content is written back as it was read, and over nothing that is newer.
+		content["data"], metadata["resourceVersion"] = map[string]any{storageKey: body}, one.secret.GetResourceVersion()
+	}
+	patch, err := json.Marshal(content)
 	if err != nil {
 		return err
 	}
 	_, err = c.MergePatch(ctx, cluster.Secrets, one.secret.GetNamespace(), one.secret.GetName(), patch, kube.FieldManager)
+	if apierrors.IsConflict(err) {
+		return somebodyElse(c, Ref{Namespace: one.Namespace, Name: one.Name}, err)
+	}
 	return err
 }
 
@@ -204,14 +241,14 @@ func (s *storage) Query(labels map[string]string) ([]*helm.Release, error) {
 
 // Create stores a new revision.
 func (s *storage) Create(key string, release *helm.Release) error {
-	body, err := encode(release)
+	s.works(key)
+	body, err := s.body(key, release)
 	if err != nil {
 		return s.fail(err)
 	}
 	secret := cluster.Secrets.New(s.ref.Namespace, key)
 	secret.Object["type"] = storageType
 	secret.Object["data"] = map[string]any{storageKey: body}
-	s.works(key)
 	labels := s.labels(key, release)
 	labels["createdAt"] = strconv.FormatInt(time.Now().Unix(), 10)
 	secret.SetLabels(labels)
@@ -240,7 +277,7 @@ func (s *storage) Create(key string, release *helm.Release) error {
 
 // Update stores what became of a revision, also when the operation was interrupted in the meantime.
 func (s *storage) Update(key string, release *helm.Release) error {
-	body, err := encode(release)
+	body, err := s.body(key, release)
 	if err != nil {
 		return s.fail(err)
 	}
@@ -316,6 +353,18 @@ func (s *storage) purge() error {
 		}
 	}
 	return nil
+}
+
+// body is what the Secret of a revision holds.
+func (s *storage) body(key string, release *helm.Release) (string, error) {
+	if s.writes(key) {
+		noted, err := s.marks.note(release)
+		if err != nil {
+			return "", err
+		}
+		release = noted
+	}
+	return encode(release)
 }
 
 // labels are those of a revision: the ones it was given, Helm's own, and ours.

@@ -4,12 +4,9 @@
 package charts
 
 import (
-	"bytes"
 	"embed"
-	"encoding/json"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -52,7 +49,7 @@ var sources = map[string]source{
 		module: "knative.dev/operator", folder: "config/charts/knative-operator",
 		// hack/generate-helm.sh of the module; its v0.42.2 is the operator of Knative 1.15.2.
 		files:   []string{"Chart.yaml", "values.yaml"},
-		replace: strings.NewReplacer("{{ version }}", "1.15.2", "{{ tag }}", "v1.15.2"),
+		replace: strings.NewReplacer("{{ version }}", knativeVersion, "{{ tag }}", "v"+knativeVersion),
 	},
 }
 
@@ -64,24 +61,12 @@ func Module(t testing.TB, name string) string {
 	if !known {
 		t.Fatalf("charts: no module has a chart %q", name)
 	}
-	root, err := fleettest.Root()
+	dir, err := fleettest.ModuleDir(t.Context(), "charts", from.module)
 	if err != nil {
 		t.Fatal(err)
 	}
-	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", from.module)
-	download.Dir = filepath.Join(root, "tools", "charts")
-	download.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
-	var stderr bytes.Buffer
-	download.Stderr = &stderr
-	// With -json the command tells its errors in its answer.
-	answer, failed := download.Output()
-	var module struct{ Dir, Error string }
-	if err := json.Unmarshal(answer, &module); failed != nil || err != nil || module.Error != "" {
-		t.Fatalf("charts: go mod download %s: %v\n%s%s", from.module, failed, answer, stderr.Bytes())
-	}
-
 	folder := filepath.Join(t.TempDir(), name)
-	if err := os.CopyFS(folder, os.DirFS(filepath.Join(module.Dir, filepath.FromSlash(from.folder)))); err != nil {
+	if err := os.CopyFS(folder, os.DirFS(filepath.Join(dir, filepath.FromSlash(from.folder)))); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range from.files {
@@ -101,7 +86,7 @@ type Options struct {
 	Files map[string]string
 }
 
-//go:embed all:testdata/standin
+//go:embed all:testdata/standin all:testdata/traefik
 var testdata embed.FS
 
 // Standin writes the stand-in chart and gives its folder. With the values that it has, a release of it is 30 objects of

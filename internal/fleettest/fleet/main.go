@@ -93,6 +93,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		latency        = flags.Duration("latency", 0, "`time` to add to each request, such as 50ms, by a proxy in front of each API server")
 		light          = flags.Bool("light", false, "etcd and API server only: no controllers, nothing is scheduled, quicker and half the memory")
 		balancer       = flags.String("load-balancer", "ip", "what Services of type LoadBalancer get: `kind` ip, hostname or none")
+		engines        = flags.String("engines", "", "`names` of controllers that run as real processes once their charts are installed, with commas\nbetween them; there is knative, the Knative operator in the namespace knative-operator")
 		dir            = flags.String("dir", "", "`directory` for all files, created and at the end removed (a temporary one, where empty).\nIts file \"kubeconfig\" appears when everything is up, for scripts to wait for")
 	)
 	flags.Var(&nodes, "node", nodeHelp)
@@ -107,6 +108,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{dir: *dir}
 	for name := range strings.SplitSeq(*clusters, ",") {
 		spec := fleettest.ClusterSpec{Name: strings.TrimSpace(name), Version: *version, ControlPlaneOnly: *light}
+		if *engines != "" {
+			for engine := range strings.SplitSeq(*engines, ",") {
+				spec.Engines = append(spec.Engines, fleettest.Engine(strings.TrimSpace(engine)))
+			}
+		}
 		if *latency > 0 {
 			spec.Proxy = &fleettest.ProxyOptions{Latency: *latency}
 		}

@@ -56,6 +56,8 @@ func TestParseErrors(t *testing.T) {
 		{"up -node name=n,taint=a=b:Sometimes", "want KEY=VALUE:EFFECT"},
 		{"up -node name", `"name" is no KEY=VALUE`},
 		{"up -node name=n,cluster=x", `no cluster "x"; the clusters are shared`},
+		{"up -engines knative,argocd", `cluster "shared": unknown engine "argocd"; there is only "knative"`},
+		{"up -engines knative -light", "engines need what makes Deployments available"},
 		{"up -load-balancer dns", "want ip, hostname or none"},
 		{"up -clusters A", `cluster name "A": want lower-case`},
 		{"up -clusters a,a", `two clusters are named "a"`},
@@ -67,6 +69,18 @@ func TestParseErrors(t *testing.T) {
 	var help bytes.Buffer
 	if err := run(t.Context(), nil, io.Discard, &help); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "taint=pool=agents:NoSchedule") {
 		t.Errorf("help: %v\n%s", err, help.String())
+	}
+}
+
+func TestParseEngines(t *testing.T) {
+	o, err := parse([]string{"-clusters", "a,b", "-engines", "knative"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range o.specs {
+		if !reflect.DeepEqual(spec.Engines, []fleettest.Engine{fleettest.EngineKnative}) {
+			t.Errorf("engines of %s are %v", spec.Name, spec.Engines)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
 )
@@ -33,8 +34,8 @@ func testExemptFromWait(b *bench) {
 	if outlook := b.plan(); outlook.Verdict != Repair {
 		b.t.Fatalf("the plan: %+v", outlook)
 	}
-	if seen := b.apply(); seen.Revision != 1 || len(seen.Drift) > 0 {
-		b.t.Errorf("after the repair: %+v", seen)
+	if seen, _, err := Apply(b.within(30*time.Second), b.afresh(), b.spec, b.terms); err != nil || seen.Revision != 1 || len(seen.Drift) > 0 {
+		b.t.Errorf("after the repair: %+v, %v", seen, err)
 	}
 	if text := b.kubectl("get", "configmap", "exempt-settings", "-o", "jsonpath={.data.text}"); text != "hello" {
 		b.t.Errorf("after the repair the text is %s", text)
@@ -45,7 +46,7 @@ func testExemptFromWait(b *bench) {
 
 	// Everything else is waited for.
 	b.spec.IgnoreDrift = nil
-	_, _, err := Apply(b.brief(), b.afresh(), b.spec, b.terms)
+	_, _, err := Apply(b.within(3*time.Second), b.afresh(), b.spec, b.terms)
 	refused(b.t, err, "", "Deployment/exempt/ignored")
 	if strings.Contains(err.Error(), "Deployment/exempt/exempt") || strings.Contains(err.Error(), "migrate") {
 		b.t.Errorf("what is exempt is waited for: %v", err)
@@ -57,7 +58,7 @@ func testGoing(b *bench) {
 	b.apply()
 	b.deleting()
 	uid := b.uid("configmap", "going-settings")
-	_, _, err := Apply(b.brief(), b.afresh(), b.spec, b.terms)
+	_, _, err := Apply(b.within(3*time.Second), b.afresh(), b.spec, b.terms)
 	refused(b.t, err, "", "ConfigMap/going/going-settings", "example.com/hold")
 	b.whenLetGo("a repair", uid, "hello")
 
@@ -118,20 +119,26 @@ func testHooksOnce(b *bench) {
 	b.chart("1.0.0", map[string]string{"templates/hooks.yaml": hook("down-1", "1") + "---\n" + hook("down-2", "2")})
 	b.apply()
 	b.values("text: changed")
-	b.apply() // that they ran before an upgrade does not count
+	b.apply()
 	uids := func() [2]string { return [2]string{b.uid("configmap", "down-1"), b.uid("configmap", "down-2")} }
 	upgraded := uids()
 
+	// No hook can be made: what ran before the uninstall does not count.
+	restore := b.proxy.Fail(func(r fleettest.Request) bool { return r.Verb == "create" && r.Resource == "configmaps" }, fleettest.Forbidden)
+	_, err := Remove(b.context(), b.afresh(), b.spec.Ref, Removal{Terms: b.terms})
+	refused(b.t, err, "", "ConfigMap/hooks-once/down-1 of release hooks-once/hooks-once cannot be created")
+	restore()
+
 	// The second hook cannot be made.
 	var creates int
-	restore := b.proxy.Fail(func(r fleettest.Request) bool {
+	restore = b.proxy.Fail(func(r fleettest.Request) bool {
 		if r.Verb == "create" && r.Resource == "configmaps" {
 			creates++
 			return creates == 2
 		}
 		return false
 	}, fleettest.Forbidden)
-	_, err := Remove(b.context(), b.afresh(), b.spec.Ref, Removal{Terms: b.terms})
+	_, err = Remove(b.context(), b.afresh(), b.spec.Ref, Removal{Terms: b.terms})
 	refused(b.t, err, "", "ConfigMap/hooks-once/down-2 of release hooks-once/hooks-once cannot be created")
 	restore()
 	first := b.uid("configmap", "down-1")

@@ -107,7 +107,7 @@ func testOrphans(b *bench) {
 	}
 }
 
-// The same where no install has ever come to its end.
+// The same where no install has ever come to its end, and the next one makes none of the objects that are there.
 func testOrphansAtFirst(b *bench) {
 	b.brokenChart("1.0.0", "first")
 	b.applyFails("cannot be created")
@@ -116,12 +116,12 @@ func testOrphansAtFirst(b *bench) {
 	if made := b.names("configmaps"); made != "first orphans-at-first-settings second" {
 		b.t.Fatalf("after two failures there is %s", made)
 	}
-	b.chart("1.2.0", nil)
+	b.load(charts.Folder(b.t, "small", "1.2.0", map[string]string{"templates/other.yaml": configMap("other", "")}))
 	if outlook := b.plan(); outlook.Verdict != Resume {
 		b.t.Errorf("the plan: %+v", outlook)
 	}
 	b.apply()
-	if left := b.names("configmaps"); left != "orphans-at-first-settings" {
+	if left := b.names("configmaps"); left != "other" {
 		b.t.Errorf("after the success there is %s", left)
 	}
 	b.remove(Removal{Terms: b.terms})

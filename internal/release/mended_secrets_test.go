@@ -57,7 +57,8 @@ data:
   late: {{ repeat 196 "-" }}{{ .Values.password }}
   encoded: {{ .Values.password | b64enc }}
   key: |
-    {{- .Values.key | nindent 4 }}
+    indented:
+    {{- .Values.key | nindent 6 }}
   json: '{"password": "{{ .Values.password }}"}'
 ---
 ` + strings.Replace(idleDeployment("app", ""), "image: example.com/a", `image: example.com/a, args: ["--password={{ .Values.password }}"], env: [{name: PASSWORD, value: "{{ .Values.password }}"}]`, 1),

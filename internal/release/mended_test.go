@@ -123,9 +123,9 @@ func (b *bench) label(revision int, name string) string {
 	return b.kubectl("get", "secret", secretName(b.spec.Name, revision), "-o", "jsonpath={.metadata.labels."+strings.ReplaceAll(name, ".", `\.`)+"}")
 }
 
-// brief is a context that ends before anything that is waited for in vain could come.
-func (b *bench) brief() context.Context {
-	ctx, cancel := context.WithTimeout(b.context(), 3*time.Second)
+// within is a context that ends early, for what may be waited for in vain.
+func (b *bench) within(limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(b.context(), limit)
 	b.t.Cleanup(cancel)
 	return ctx
 }

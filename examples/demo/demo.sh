@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The main job on a real control plane: check a shared cluster, put an instance on it, let it drift, repair it, import
-# it, refuse what must not be, and take it apart. `make demo` builds what this needs and runs it.
+# The main jobs on real control planes: check a shared cluster, put an instance on it, let it drift, repair it, import
+# it, refuse what must not be; make a second cluster one for functions, with Knative Serving, and upgrade it; and take
+# both apart. `make demo` builds what this needs and runs it.
 #
-#   DEMO_KEEP=1   leave the cluster up at the end and say how to go on
+#   DEMO_KEEP=1   leave the clusters up at the end and say how to go on
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -39,10 +40,17 @@ must() {
   fi
 }
 
-step "Booting a cluster: amd64, arm64 and s390x nodes, and a tainted pool for sandboxes"
-"$bin/fleet" up -dir "$work/fleet" -clusters shared \
-  -node name=amd -node name=arm,arch=arm64 -node name=s390,arch=s390x \
-  -node name=agents-1,label=pool=agents,taint=pool=agents:NoSchedule,cpu=16,memory=64Gi >"$work/fleet.log" 2>&1 &
+# shows TEXT: asserts that what the last command printed has it.
+shows() { grep -qF -- "$1" "$work/last.log" || { cat "$work/last.log"; echo "demo: expected: $1" >&2; exit 1; }; }
+
+# change: the change of the last plan, without what is known only after the apply.
+change() { sed -n '/will be \(created\|updated in-place\)/,/^Plan:/p' "$work/last.log" | sed -e '/(known after apply)/d' -e '/- \(message\|reason\|status\) /d' -e '/^ *- "[A-Z][A-Za-z]*" = {$/d' -e '/^ *},$/d' -e '/~ \(conditions\|external_address\) *= {$/d'; }
+
+step "Booting two clusters: shared, with amd64, arm64 and s390x nodes and a tainted pool for sandboxes; and eu-1"
+"$bin/fleet" up -dir "$work/fleet" -clusters shared,eu-1 -engines knative -charts "$work/charts" \
+  -node cluster=shared,name=amd -node cluster=shared,name=arm,arch=arm64 -node cluster=shared,name=s390,arch=s390x \
+  -node cluster=shared,name=agents-1,label=pool=agents,taint=pool=agents:NoSchedule,cpu=16,memory=64Gi \
+  -node cluster=eu-1,name=eu-node-1,cpu=32,memory=128Gi,pods=250 >"$work/fleet.log" 2>&1 &
 fleet_pid=$!
 for _ in $(seq 1200); do
   [[ -s $work/fleet/kubeconfig ]] && break
@@ -50,11 +58,12 @@ for _ in $(seq 1200); do
   read -rt 0.1 <> <(:) || true
 done
 kubeconfig=$work/fleet/kubeconfig
-kubectl() { "$bin/kubectl" --kubeconfig "$kubeconfig" --context shared "$@"; }
+on=shared
+kubectl() { "$bin/kubectl" --kubeconfig "$kubeconfig" --context "$on" "$@"; }
 kubectl get nodes -L kubernetes.io/arch,pool
 
 here=$work/first
-mkdir -p "$here" "$work/second"
+mkdir -p "$here" "$work/second" "$work/serving"
 cp "$root/examples/demo/main.tf" "$here/"
 cat >"$work/runner.rc" <<RC
 provider_installation {
@@ -63,6 +72,7 @@ provider_installation {
 }
 RC
 export TF_CLI_CONFIG_FILE=$work/runner.rc TF_VAR_kubeconfig_path=$kubeconfig TF_IN_AUTOMATION=1 CHECKPOINT_DISABLE=1
+export TF_VAR_context=eu-1 TF_VAR_charts=$work/charts
 
 step "The plan: nothing is touched, everything is checked"
 must "a plan" 0 plan -out=plan.bin
@@ -113,18 +123,68 @@ must "the refused plan" 1 plan
 run plan | sed -n '/Error/,$p' || true
 rm "$here/refused.tf"
 
+step "The second cluster, eu-1, gets Knative Serving: the real operator, and Traefik as its ingress. The plan has the steps"
+here=$work/serving on=eu-1
+cp "$root/examples/demo/serving/main.tf" "$here/"
+export TF_VAR_serving_version=1.14
+must "the plan of Serving" 0 plan
+change
+kubectl get namespaces
+
+step "The apply: each step waits until its part is ready"
+must "the apply of Serving" 0 apply -auto-approve
+sed -n '/^Outputs:/,$p' "$work/last.log"
+kubectl get knativeserving -n knative-serving
+kubectl get service traefik -n knative-serving
+must "the second plan of Serving" 0 plan -detailed-exitcode
+echo "A second plan: no changes."
+
+step "Somebody hands Serving to another ingress, and opens Traefik's load balancer to the world"
+kubectl patch knativeserving knative-serving -n knative-serving --type merge -p '{"spec":{"config":{"network":{"ingress-class":"other.example.com"}}}}'
+kubectl annotate service traefik -n knative-serving --overwrite example.com/load-balancer=public
+must "the plan after the drift of Serving" 2 plan -detailed-exitcode
+shows "other.example.com → traefik.ingress.networking.knative.dev"
+shows "public → internal"
+change
+must "the repair of Serving" 0 apply -auto-approve
+must "the plan after the repair of Serving" 0 plan -detailed-exitcode
+echo "Applied: both are as configured again. No changes."
+
+step "An upgrade goes one minor version at a time: what skips one is refused, the next one has its own steps"
+must "the skipped version" 1 plan -var serving_version=1.17
+sed -n '/Error/,$p' "$work/last.log"
+export TF_VAR_serving_version=1.15
+must "the plan of the upgrade" 0 plan
+change
+must "the upgrade" 0 apply -auto-approve
+sed -n '/^Outputs:/,$p' "$work/last.log"
+shows "Serving 1.15.2 of operator 1.15.2: ready"
+
 if [[ -n ${DEMO_KEEP:-} ]]; then
-  step "The cluster stays up until Ctrl-C. To go on, in another terminal:"
+  step "The clusters stay up until Ctrl-C. To go on, in another terminal:"
   cat <<GO
   export TF_CLI_CONFIG_FILE=$TF_CLI_CONFIG_FILE TF_VAR_kubeconfig_path=$kubeconfig
-  cd $work/first && $tofu plan
-  $bin/kubectl --kubeconfig $kubeconfig get all -A
+  export TF_VAR_context=eu-1 TF_VAR_charts=$work/charts TF_VAR_serving_version=1.15
+  cd $work/first && $tofu plan    # or $work/serving
+  $bin/kubectl --kubeconfig $kubeconfig --context shared get all -A    # or eu-1
 GO
   wait "$fleet_pid"
   exit
 fi
 
-step "The destroy: ours goes, what is not ours is named first"
+step "The destroy of Serving: in order, and refused while something runs on it"
+kubectl apply -f "$root/examples/demo/serving/hello.yaml"
+must "the destroy that is refused for a Knative Service" 1 destroy -auto-approve
+sed -n '/Error/,$p' "$work/last.log"
+kubectl delete -f "$root/examples/demo/serving/hello.yaml"
+must "the destroy of Serving" 0 destroy -auto-approve
+grep -E "Destr|stay" "$work/last.log" || true
+left=$(kubectl get namespaces,ingressclasses,clusterroles,deployments -A -o name | grep -E "knative|traefik" || true)
+[[ -z $left ]] || { echo "demo: left behind: $left" >&2; exit 1; }
+kubectl get namespaces
+
+step "The destroy of the instance: ours goes, what is not ours is named first"
+here=$work/first on=shared
 must "the plan that finds the owner's quota" 0 plan -destroy
 run plan -destroy | sed -n '/Warning/,$p' || true
 must "the destroy that is refused" 1 destroy -auto-approve

@@ -86,6 +86,10 @@ func (c *Cluster) ListIn(ctx context.Context, kind Kind, namespace string) ([]*u
 // An object that the list lacks is asked for by name first, because a label is easily taken off.
 func (c *Cluster) Live(ctx context.Context, kind Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	ours, err := c.listed(ctx, scope{kind: kind, selector: OursSelector})
+	if apierrors.IsNotFound(err) {
+		// The API server does not serve the kind: its CRD is gone, and its objects with it.
+		return nil, nil
+	}
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}

@@ -63,18 +63,11 @@ func (p *prepared) applyShared(ctx context.Context) error {
 // applyTraefik brings Traefik's release to what it shall be. Where regions may share it, what they want together is
 // computed under their Lease, so that it is no less than what one of them has just asked for.
 func (p *prepared) applyTraefik(ctx context.Context, spec func(Shared) release.Spec, terms kube.Terms) error {
-	namespace, err := p.c.Fetch(ctx, cluster.Namespaces, "", p.Namespace)
-	if err != nil {
-		return err
-	}
-	if namespace == nil || namespace.GetDeletionTimestamp() != nil {
-		return p.applyPart(ctx, spec(Shared{}), terms)
-	}
 	return UnderLease(ctx, p.c, p.Namespace, func(ctx context.Context) error {
 		parts, err := Parts(ctx, p.c, p.Namespace)
 		if err != nil {
 			return err
 		}
-		return p.applyPart(ctx, spec(Aggregate(parts)), terms)
+		return p.applyPart(ctx, PartIngress, spec(Aggregate(parts)), terms)
 	})
 }

@@ -141,9 +141,8 @@ func missingCRDs(ctx context.Context, c *cluster.Cluster) ([]string, error) {
 // applyCRDs makes sure of Serving's CRDs before what needs them: those that are missing are created, those that berth
 // created and that are of an older minor version are brought to this one, and what somebody else keeps is left. It waits
 // until they are established. From then on the operator moves them with every patch release that it installs.
-func (s Spec) applyCRDs(ctx context.Context, c *cluster.Cluster, terms kube.Terms) error {
-	crds, err := ReadCRDs(ctx, s.CRDSource, s.Version)
-	if err != nil {
+func (s Spec) applyCRDs(ctx context.Context, c *cluster.Cluster, terms kube.Terms, crds []*unstructured.Unstructured) error {
+	if err := migrate(ctx, c); err != nil {
 		return err
 	}
 	targets := make([]kube.Target, 0, len(crds))
@@ -172,3 +171,31 @@ func (s Spec) moves(live *unstructured.Unstructured, terms kube.Terms) bool {
 	have := minorOf(live.GetLabels()[labelVersion])
 	return terms.Marked(live) && have.Less(s.Version)
 }
+
+// claimCRDs marks the CRDs that the operator created for a Serving of ours, so that they go with it: the operator itself
+// never deletes one. annotationNew is the operator's own word for what it did not find.
+func (s Spec) claimCRDs(ctx context.Context, c *cluster.Cluster, terms kube.Terms) error {
+	serving, err := c.Fetch(ctx, Servings, s.Namespace, s.Name)
+	if err != nil || serving == nil || !kube.Created(serving) {
+		return err
+	}
+	crds, err := c.Select(ctx, CRDs, "", labelName+"=knative-serving", "")
+	if err != nil {
+		return err
+	}
+	for _, live := range crds {
+		whose := kube.Inspect(live, terms.Owner)
+		if live.GetAnnotations()[annotationNew] != "new" || whose.Standing != kube.Foreign || len(whose.Keepers) > 0 {
+			continue
+		}
+		claim := kube.Object{Kind: CRDs, Desired: CRDs.New("", live.GetName())}
+		kube.SetAnnotation(claim.Desired, kube.AnnotationCreated, "true")
+		if _, err := kube.ConvergeFrom(ctx, c, claim, kube.Terms{Owner: terms.Owner, Adopt: true}, live); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// annotationNew stands with the value "new" on what the operator created and did not find (manifestival).
+const annotationNew = "manifestival"

@@ -33,6 +33,9 @@ type facts struct {
 // labelVersion is Kubernetes' recommended label for the version of what an object belongs to.
 const labelVersion = "app.kubernetes.io/version"
 
+// labelName is the recommended one for what an object belongs to; of Serving's own objects it is "knative-serving".
+const labelName = "app.kubernetes.io/name"
+
 // look reads what there is.
 func (s Spec) look(ctx context.Context, c *cluster.Cluster, terms kube.Terms) (facts, error) {
 	var found facts
@@ -66,9 +69,12 @@ func (s Spec) lookAtOperator(ctx context.Context, c *cluster.Cluster, terms kube
 	if found.claim, err = release.ClaimOf(ctx, c, s.operatorRef(), terms); err != nil {
 		return err
 	}
-	found.deployment, err = c.Fetch(ctx, cluster.Deployments, s.Operator.Namespace, OperatorRelease)
-	if err != nil || found.deployment == nil {
+	if found.deployment, err = c.Fetch(ctx, cluster.Deployments, s.Operator.Namespace, OperatorRelease); err != nil {
 		return err
+	}
+	if found.deployment == nil {
+		found.operator = minorOf(found.claim.ChartVersion)
+		return nil
 	}
 	for _, text := range []string{found.deployment.GetLabels()[labelVersion], imageTag(found.deployment), found.claim.ChartVersion} {
 		if found.operator = minorOf(text); found.operator != (Version{}) {
@@ -104,6 +110,15 @@ func (s Spec) operatorElsewhere(ctx context.Context, c *cluster.Cluster) ([]stri
 		}
 	}
 	return elsewhere, err
+}
+
+// FindOperator gives the namespace of the Knative operator that runs on a cluster; empty where there is none.
+func FindOperator(ctx context.Context, c *cluster.Cluster) (string, error) {
+	elsewhere, err := Spec{}.operatorElsewhere(ctx, c)
+	if err != nil || len(elsewhere) == 0 {
+		return "", err
+	}
+	return elsewhere[0], nil
 }
 
 // servingElsewhere refuses a second Serving: its CRDs, webhooks and roles exist once on a cluster.

@@ -18,34 +18,37 @@ import (
 // the same; where it was quicker, nothing is left to do.
 func migrate(ctx context.Context, c *cluster.Cluster) error {
 	for _, name := range crdNames {
-		crd, err := c.Fetch(ctx, CRDs, "", name)
-		if err != nil {
-			return err
-		}
-		if crd == nil {
-			continue
-		}
-		kind, stored := storageOf(crd)
-		former, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
-		if kind.Version == "" || !stored || len(former) == 1 && former[0] == kind.Version {
-			continue
-		}
-		c.Progress(ctx, kube.Describe(crd), "migrate", "its objects are stored anew as "+kind.Version)
-		if err := storeAnew(ctx, c, kind); err != nil {
-			return err
-		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": crd.GetResourceVersion()},
-			"status":   map[string]any{"storedVersions": []string{kind.Version}},
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := c.PatchStatus(ctx, CRDs, "", name, types.MergePatchType, patch, kube.FieldManager); err != nil {
+		if err := retried(ctx, func() error { return migrateCRD(ctx, c, name) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// migrateCRD migrates one CRD; the error satisfies IsConflict where the CRD changed in the meantime.
+func migrateCRD(ctx context.Context, c *cluster.Cluster, name string) error {
+	crd, err := c.Fetch(ctx, CRDs, "", name)
+	if err != nil || crd == nil {
+		return err
+	}
+	kind, stored := storageOf(crd)
+	former, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
+	if kind.Version == "" || !stored || len(former) == 1 && former[0] == kind.Version {
+		return nil
+	}
+	c.Progress(ctx, kube.Describe(crd), "migrate", "its objects are stored anew as "+kind.Version)
+	if err := storeAnew(ctx, c, kind); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": crd.GetResourceVersion()},
+		"status":   map[string]any{"storedVersions": []string{kind.Version}},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.PatchStatus(ctx, CRDs, "", name, types.MergePatchType, patch, kube.FieldManager)
+	return err
 }
 
 // storageOf is the kind that a CRD stores, and whether its storage version is in its status yet.

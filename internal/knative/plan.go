@@ -3,8 +3,11 @@ package knative
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/chart"
@@ -42,9 +45,12 @@ type prepared struct {
 	whole bool
 	// upgrades is set where Serving moves to another minor version.
 	upgrades bool
+	// installs is set where a part with roles for the whole cluster is installed or upgraded.
+	installs bool
 	shared   Shared
 	outlook  Outlook
 	steps    []step
+	planning bool
 }
 
 // Plan checks Serving against the cluster and says what its apply will do, without writing anything: which version, whose
@@ -62,7 +68,7 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, charts Charts, ter
 }
 
 func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, charts Charts, terms kube.Terms, planning bool) (*prepared, error) {
-	p := &prepared{Spec: spec, c: c, terms: terms}
+	p := &prepared{Spec: spec, c: c, terms: terms, planning: planning}
 	var err error
 	if p.facts, err = spec.look(ctx, c, terms); err != nil {
 		return nil, err
@@ -72,11 +78,6 @@ func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, charts Charts, 
 	}
 	if err := spec.servingElsewhere(c, p.facts); err != nil {
 		return nil, err
-	}
-	if planning {
-		if err := p.checkPermissions(ctx); err != nil {
-			return nil, err
-		}
 	}
 	operators, err := p.chooseVersion(ctx, charts)
 	if err != nil {
@@ -88,13 +89,20 @@ func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, charts Charts, 
 		return nil, err
 	}
 	p.shared = Aggregate(parts)
+	p.whole = isWhole(p.facts.serving, terms)
 	for _, prepare := range []func() error{
-		func() error { return p.prepareOperator(ctx, charts, operators, planning) },
+		func() error { return p.prepareOperator(ctx, charts, operators) },
 		func() error { return p.prepareCRDs(ctx) },
-		func() error { return p.prepareIngress(ctx, charts, planning) },
-		func() error { return p.prepareServing(parts) },
+		func() error { return p.prepareNamespace(ctx) },
+		func() error { return p.prepareIngress(ctx, charts) },
+		func() error { return p.prepareServing(ctx, parts) },
 	} {
 		if err := prepare(); err != nil {
+			return nil, err
+		}
+	}
+	if planning && p.installs {
+		if err := p.checkPermissions(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -105,7 +113,11 @@ func (p *prepared) add(run func(ctx context.Context) error, format string, args 
 	p.steps = append(p.steps, step{text: fmt.Sprintf(format, args...), run: run})
 }
 
+// warn is for the plan: the apply, which prepares anew, does not say it again.
 func (p *prepared) warn(summary, format string, args ...any) {
+	if !p.planning {
+		return
+	}
 	p.outlook.Warnings = append(p.outlook.Warnings, release.Warning{Summary: summary, Detail: fmt.Sprintf(format, args...)})
 }
 
@@ -114,7 +126,7 @@ func (p *prepared) warn(summary, format string, args ...any) {
 func (p *prepared) checkPermissions(ctx context.Context) error {
 	verbs := func(group, resource, namespace string) []cluster.Permission {
 		var all []cluster.Permission
-		for _, verb := range []string{"get", "list", "create", "patch"} {
+		for _, verb := range []string{"get", "list", "create", "patch", "delete"} {
 			all = append(all, cluster.Permission{Verb: verb, Group: group, Resource: resource, Namespace: namespace})
 		}
 		return all
@@ -123,6 +135,9 @@ func (p *prepared) checkPermissions(ctx context.Context) error {
 	wanted = append(wanted, verbs("", "namespaces", "")...)
 	wanted = append(wanted, verbs(CRDs.Group, CRDs.Resource, "")...)
 	wanted = append(wanted, verbs(cluster.ClusterRoles.Group, cluster.ClusterRoles.Resource, "")...)
+	wanted = append(wanted, verbs(cluster.ClusterRoleBindings.Group, cluster.ClusterRoleBindings.Resource, "")...)
+	wanted = append(wanted, verbs("", "secrets", p.Operator.Namespace)...)
+	wanted = append(wanted, verbs("", "secrets", p.Namespace)...)
 	wanted = append(wanted, verbs(Servings.Group, Servings.Resource, p.Namespace)...)
 	wanted = append(wanted, verbs(cluster.Deployments.Group, cluster.Deployments.Resource, p.Operator.Namespace)...)
 	check := preflight.CheckPermissions(ctx, p.c, wanted)
@@ -139,9 +154,11 @@ func (p *prepared) checkPermissions(ctx context.Context) error {
 // chooseVersion settles which version of Serving it shall be, and refuses one that the cluster cannot run or that is no
 // single step from what is there (R10, R11, R100). It gives the versions of the operator's chart where it had to ask.
 func (p *prepared) chooseVersion(ctx context.Context, charts Charts) (operators []string, err error) {
-	installed := minorOf(installedVersion(p.facts.serving))
-	if installed == (Version{}) {
-		installed = minorOf(specVersion(p.facts.serving))
+	// Of an upgrade that was cut short, the spec is ahead: going back would be a downgrade half-way.
+	installed, asked := minorOf(installedVersion(p.facts.serving)), minorOf(specVersion(p.facts.serving))
+	reached := installed
+	if installed.Less(asked) {
+		installed = asked
 	}
 	switch {
 	case p.Version != (Version{}):
@@ -165,13 +182,10 @@ func (p *prepared) chooseVersion(ctx context.Context, charts Charts) (operators 
 			p.Version = minor
 		}
 	}
-	if err := CheckSupported(p.Version, p.facts.kubernetes); err != nil {
-		return nil, err
-	}
 	if installed == (Version{}) {
-		return operators, nil
+		return operators, CheckSupported(p.Version, p.facts.kubernetes)
 	}
-	p.upgrades = installed != p.Version
+	p.upgrades = reached != p.Version
 	return operators, CheckUpgrade(installed, p.Version, p.facts.kubernetes)
 }
 
@@ -200,6 +214,8 @@ func ofPart(part string, err error) error {
 		problem.Attribute = part + ".chart_version"
 	case "chart.repository", "chart.name", "chart.path":
 		problem.Attribute = part + ".repository"
+	case "name", "namespace", "values", "chart", "crds":
+		problem.Attribute = part // of the release, not of this resource
 	}
 	problem.Detail = strings.NewReplacer("chart.version", part+".chart_version", "chart.repository", part+".repository").Replace(problem.Detail)
 	return problem
@@ -208,7 +224,8 @@ func ofPart(part string, err error) error {
 // keptHistory is how many revisions of its parts' releases the cluster keeps, as Helm itself does.
 const keptHistory = 10
 
-// partOf is the Spec of one of the releases.
+// partOf is the Spec of one of the releases. The operator's namespace comes and goes with its release; Serving's is a part of
+// its own, since more than Traefik lives in it.
 func partOf(ref release.Ref, loaded chart.Chart, values map[string]any) release.Spec {
 	return release.Spec{
 		Ref: ref, CreateNamespace: true, Chart: loaded, Values: values, Wait: true, KeepHistory: keptHistory,
@@ -224,27 +241,36 @@ func (p *prepared) partTerms(claim release.Claim) kube.Terms {
 	terms := p.terms
 	terms.Held = p.terms.Held && claim.Standing == kube.Ours
 	// What was imported or adopted is the user's to change.
-	terms.Adopt = p.terms.Adopt || p.terms.Held && claim.Standing == kube.Foreign
+	imported := p.terms.Held && p.facts.serving != nil && !p.terms.Marked(p.facts.serving)
+	terms.Adopt = p.terms.Adopt || imported && claim.Standing == kube.Foreign
 	return terms
 }
 
-func (p *prepared) planPart(ctx context.Context, spec release.Spec, terms kube.Terms, planning bool) error {
-	if !planning {
+func (p *prepared) planPart(ctx context.Context, part string, spec release.Spec, terms kube.Terms) error {
+	if !p.planning {
 		return nil
 	}
 	outlook, err := release.Plan(ctx, p.c, spec, terms)
 	p.outlook.Warnings = append(p.outlook.Warnings, outlook.Warnings...)
-	return err
+	if outlook.Adopts && len(outlook.Changes) > 0 {
+		lines := make([]string, 0, len(outlook.Changes))
+		for _, key := range slices.Sorted(maps.Keys(outlook.Changes)) {
+			lines = append(lines, key+": "+outlook.Changes[key])
+		}
+		p.warn(fmt.Sprintf("Taking over %s changes it", spec.Ref), "%s", strings.Join(lines, "\n"))
+	}
+	return ofPart(part, err)
 }
 
-func (p *prepared) applyPart(ctx context.Context, spec release.Spec, terms kube.Terms) error {
-	_, warnings, err := release.Apply(ctx, p.c, spec, terms)
-	p.outlook.Warnings = append(p.outlook.Warnings, warnings...)
+// applyPart applies one of the releases. What it warns of, the plan has said.
+func (p *prepared) applyPart(ctx context.Context, part string, spec release.Spec, terms kube.Terms) error {
+	_, _, err := release.Apply(ctx, p.c, spec, terms)
 	p.c.Forget()
-	return err
+	return ofPart(part, err)
 }
 
-// prepareCRDs settles what is done about Serving's CRDs, which come after the operator and before all that needs them.
+// prepareCRDs settles what is done about Serving's CRDs, which come after the operator and before all that needs them. An
+// apply reads them here, before the first write, so that a wrong source leaves nothing half done.
 func (p *prepared) prepareCRDs(ctx context.Context) error {
 	if p.CRDSource == CRDsOfOperator {
 		return nil
@@ -253,7 +279,13 @@ func (p *prepared) prepareCRDs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	run := func(ctx context.Context) error { return p.applyCRDs(ctx, p.c, p.terms) }
+	var crds []*unstructured.Unstructured
+	if !p.planning && (len(missing) > 0 || p.upgrades) {
+		if crds, err = ReadCRDs(ctx, p.CRDSource, p.Version); err != nil {
+			return err
+		}
+	}
+	run := func(ctx context.Context) error { return p.applyCRDs(ctx, p.c, p.terms, crds) }
 	switch {
 	case len(missing) == len(crdNames):
 		p.add(run, "apply the CRDs of Serving %s", p.Version)
@@ -266,7 +298,7 @@ func (p *prepared) prepareCRDs(ctx context.Context) error {
 }
 
 // prepareIngress settles what becomes of Traefik, and which IngressClass it serves (R47).
-func (p *prepared) prepareIngress(ctx context.Context, charts Charts, planning bool) error {
+func (p *prepared) prepareIngress(ctx context.Context, charts Charts) error {
 	if p.Ingress == nil {
 		if p.facts.traefik.Standing == kube.Ours {
 			p.add(p.dropTraefik, "take Traefik away, because ingress.enabled is false")
@@ -288,16 +320,27 @@ func (p *prepared) prepareIngress(ctx context.Context, charts Charts, planning b
 	}
 	ingress := Ingress{Chart: loaded, Image: p.Ingress.Image, TrustedIPs: p.Ingress.TrustedIPs, ServiceAnnotations: p.Ingress.ServiceAnnotations}
 	spec := func(shared Shared) release.Spec {
-		return partOf(p.traefikRef(), loaded, ingress.Values(class, p.Namespace, shared.EntryPointTimeout()))
+		part := partOf(p.traefikRef(), loaded, ingress.Values(class, p.Namespace, shared.EntryPointTimeout()))
+		part.CreateNamespace = false
+		// Its Service is ready only with an address, which may never come (R25).
+		part.Wait = false
+		return part
 	}
 	terms := p.partTerms(p.facts.traefik)
-	if err := p.planPart(ctx, spec(p.shared), terms, planning); err != nil {
+	if err := p.planPart(ctx, PartIngress, spec(p.shared), terms); err != nil {
 		return err
 	}
-	run := func(ctx context.Context) error { return p.applyTraefik(ctx, spec, terms) }
+	run := func(ctx context.Context) error {
+		if err := p.applyTraefik(ctx, spec, terms); err != nil {
+			return err
+		}
+		deployment := kube.Target{Kind: cluster.Deployments, Namespace: p.Namespace, Name: serviceName}
+		return kube.WaitAll(ctx, p.c, p.traefikRef().String(), []kube.Target{deployment}, "")
+	}
+	p.installs = p.installs || p.facts.traefik.ChartVersion != p.Ingress.ChartVersion
 	switch have := p.facts.traefik; {
 	case have.Standing == kube.Absent:
-		p.add(run, "install Traefik %s in namespace %s, serving the class %s", p.Ingress.ChartVersion, p.Namespace, class)
+		p.add(run, "install Traefik %s in namespace %s", p.Ingress.ChartVersion, p.Namespace)
 	case have.Standing == kube.Foreign:
 		p.add(run, "adopt Traefik %s in namespace %s and make it %s", have.ChartVersion, p.Namespace, p.Ingress.ChartVersion)
 	case have.ChartVersion != p.Ingress.ChartVersion:
@@ -316,14 +359,17 @@ func (p *prepared) dropTraefik(ctx context.Context) error {
 }
 
 // prepareServing settles what becomes of the KnativeServing, and what follows it.
-func (p *prepared) prepareServing(parts map[string]Part) error {
+func (p *prepared) prepareServing(ctx context.Context, parts map[string]Part) error {
 	live := p.facts.serving
-	p.whole = isWhole(live, p.terms)
 	object := p.serving(live, p.whole)
 	if _, err := kube.Judge(p.c, object, p.terms, live); err != nil {
 		return err
 	}
-	name := kube.Name(Servings.Kind, p.Namespace, p.Name)
+	if class := ingressClassOf(live); live != nil && !p.whole && p.Ingress != nil && class != ingressClassOfTraefik {
+		p.warn(fmt.Sprintf("Traefik will not serve %s", p.Describe()),
+			"It is adopted as it is, and its ingress class is %q. Traefik is installed beside it and serves none of its routes. Set ingress.enabled = false to do without, or set its spec.config.network.ingress-class to %q by hand to switch over.", class, ingressClassOfTraefik)
+	}
+	name := p.Describe()
 	converge := func(ctx context.Context) error { return p.converge(ctx) }
 	marked := live != nil && p.terms.Marked(live)
 	switch {
@@ -337,7 +383,11 @@ func (p *prepared) prepareServing(parts map[string]Part) error {
 	default:
 		p.add(converge, "make sure of %s and wait until it is ready", name)
 	}
-	if p.upgrades {
+	former, err := p.formerVersions(ctx)
+	if err != nil {
+		return err
+	}
+	if p.upgrades || former {
 		p.add(func(ctx context.Context) error { return migrate(ctx, p.c) }, "migrate the stored versions of Serving's CRDs")
 	}
 	if len(parts) > 0 {
@@ -361,17 +411,66 @@ func (p *prepared) converge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	object := p.serving(live, isWhole(live, p.terms))
+	if p.upgrades {
+		// A version that is still said to be stored could not leave a CRD with the upgrade.
+		if err := migrate(ctx, p.c); err != nil {
+			return err
+		}
+	}
+	// Decided before the first write: while the operator is upgraded, what is adopted may not be Ready for a moment.
+	object := p.serving(live, p.whole)
 	if live == nil {
 		p.c.Forget() // the operator's chart brought the kind just now
 	}
 	if _, err := kube.ConvergeFrom(ctx, p.c, object, p.terms, live); err != nil {
 		return err
 	}
-	return p.awaitServing(ctx, p.c)
+	if err := p.awaitServing(ctx, p.c); err != nil {
+		return err
+	}
+	return p.claimCRDs(ctx, p.c, p.terms)
 }
 
-// live is the KnativeServing as it is now.
+// prepareNamespace settles that Serving has a namespace. It comes before Traefik and the KnativeServing.
+func (p *prepared) prepareNamespace(ctx context.Context) error {
+	live, err := p.c.Exists(ctx, cluster.Namespaces, "", p.Namespace)
+	if err != nil || live != nil && live.GetDeletionTimestamp() == nil {
+		return err
+	}
+	p.c.Plan(cluster.Namespaces, "", p.Namespace)
+	p.add(p.ensureNamespace, "create Namespace/%s", p.Namespace)
+	return nil
+}
+
+// ensureNamespace creates Serving's namespace. It is marked as created, so that it goes with Serving when nothing else is in
+// it.
+func (p *prepared) ensureNamespace(ctx context.Context) error {
+	live, err := p.c.Fetch(ctx, cluster.Namespaces, "", p.Namespace)
+	if err != nil || live != nil && live.GetDeletionTimestamp() == nil {
+		return err
+	}
+	namespace := kube.Object{Kind: cluster.Namespaces, Desired: cluster.Namespaces.New("", p.Namespace)}
+	_, err = kube.ConvergeFrom(ctx, p.c, namespace, kube.Terms{Owner: p.terms.Owner}, live)
+	return err
+}
+
+// formerVersions tells whether a CRD of Serving still says that objects are stored in a version which it no longer stores.
+func (p *prepared) formerVersions(ctx context.Context) (bool, error) {
+	crds, err := p.c.Selected(ctx, CRDs, labelName+"=knative-serving")
+	for _, crd := range crds {
+		stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
+		if len(stored) > 1 {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// live is the KnativeServing as it is now; nil also where its kind is gone, which goes with the operator.
 func (s Spec) live(ctx context.Context, c *cluster.Cluster) (*unstructured.Unstructured, error) {
-	return c.Live(ctx, Servings, s.Namespace, s.Name)
+	live, err := c.Live(ctx, Servings, s.Namespace, s.Name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
 }

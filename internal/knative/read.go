@@ -67,7 +67,9 @@ func Read(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms, 
 		return nil, err
 	}
 	if found.serving == nil && found.claim.Standing != kube.Ours && found.traefik.Standing != kube.Ours {
-		return nil, nil
+		if left, err := spec.leftBehind(ctx, c, terms); err != nil || !left {
+			return nil, err
+		}
 	}
 	seen := &Seen{
 		InstalledVersion: installedVersion(found.serving), OperatorVersion: bare(found.claim.ChartVersion),
@@ -98,6 +100,23 @@ func Read(ctx context.Context, c *cluster.Cluster, spec Spec, terms kube.Terms, 
 	return seen, spec.drift(ctx, c, terms, marked, found, seen)
 }
 
+// leftBehind tells whether the last of what a removal takes away is still there, of one that was cut short: the namespace,
+// or CRDs, that berth created.
+func (s Spec) leftBehind(ctx context.Context, c *cluster.Cluster, terms kube.Terms) (bool, error) {
+	created := func(kind cluster.Kind, name string) (bool, error) {
+		live, err := c.Live(ctx, kind, "", name)
+		return live != nil && live.GetDeletionTimestamp() == nil && kube.Created(live) && terms.Marked(live), err
+	}
+	left, err := created(cluster.Namespaces, s.Namespace)
+	for _, name := range crdNames {
+		if left || err != nil {
+			break
+		}
+		left, err = created(CRDs, name)
+	}
+	return left, err
+}
+
 func regionsOf(parts map[string]Part) []string { return slices.Sorted(maps.Keys(parts)) }
 
 func (s Spec) readIngress(ctx context.Context, c *cluster.Cluster, seen *Seen) error {
@@ -118,7 +137,10 @@ func (s Spec) readIngress(ctx context.Context, c *cluster.Cluster, seen *Seen) e
 
 // drift fills in what is not as it was applied, of the parts that are ours.
 func (s Spec) drift(ctx context.Context, c *cluster.Cluster, terms kube.Terms, marked bool, found facts, seen *Seen) error {
-	if s.Version != (Version{}) {
+	switch {
+	case found.serving == nil:
+		seen.Drift[s.Describe()] = "missing → present"
+	case s.Version != (Version{}):
 		object := s.serving(found.serving, isWhole(found.serving, terms))
 		drift, err := kube.Drift(ctx, c, terms.Owner, []kube.Object{object}, marked)
 		if err != nil {
@@ -233,6 +255,18 @@ func ReadIngress(ctx context.Context, c *cluster.Cluster, spec Spec) (*IngressSp
 		ingress.ServiceAnnotations = annotations
 	}
 	return ingress, nil
+}
+
+// PlainImage is an image with its registry written out, as a release's values have it; empty for none.
+func PlainImage(image string) string {
+	return imageOf(map[string]any{"image": anyMap(imageValues(image))})
+}
+
+func anyMap(values map[string]any) map[string]any {
+	if values == nil {
+		return map[string]any{}
+	}
+	return values
 }
 
 // imageOf puts together the image that imageValues has split; empty for the chart's own.

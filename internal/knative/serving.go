@@ -2,11 +2,13 @@ package knative
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/chart"
@@ -68,8 +70,9 @@ func (s Spec) traefikRef() release.Ref {
 	return release.Ref{Namespace: s.Namespace, Name: TraefikRelease}
 }
 
-// annotationAsIs stands on a KnativeServing that was Ready when it was adopted: of its spec only the version is ours (R98).
-const annotationAsIs = "berth.dev/adopted-as-is"
+// annotationWhole stands on a KnativeServing that was adopted and whose spec is ours all the same, because it was not Ready
+// (R98). Of one without it only the version is.
+const annotationWhole = "berth.dev/applied-in-full"
 
 // serving is the KnativeServing as it shall be. live is the one that is there (nil when there is none), and whole says
 // that its spec is ours; otherwise just the version is, and that only where it is set already or has to change.
@@ -80,21 +83,23 @@ func (s Spec) serving(live *unstructured.Unstructured, whole bool) kube.Object {
 	switch set := specVersion(live); {
 	case whole:
 		spec["version"] = s.Version.String()
-	case set != "" && minorOf(set) == s.Version:
+	case minorOf(set) == s.Version:
 		spec["version"] = set
-	case set != "" || minorOf(installedVersion(live)) != s.Version:
+	case minorOf(set) != (Version{}) || minorOf(installedVersion(live)) != s.Version:
 		spec["version"] = s.Version.String()
 	}
-	switch {
-	case !whole:
-		kube.SetAnnotation(desired, annotationAsIs, "true")
-	default:
-		// Left out, the operator would install Istio's ingress.
-		off := func() map[string]any { return map[string]any{"enabled": false} }
-		spec["ingress"] = map[string]any{"istio": off(), "kourier": off(), "contour": off()}
-		if s.Ingress != nil {
-			spec["config"] = map[string]any{networkConfig(live): map[string]any{"ingress-class": ingressClassOfTraefik}}
-		}
+	if !whole {
+		carryOwned(desired, live)
+		return kube.Object{Kind: Servings, Desired: desired}
+	}
+	if live != nil && !kube.Created(live) {
+		kube.SetAnnotation(desired, annotationWhole, "true")
+	}
+	// Left out, the operator would install Istio's ingress.
+	off := func() map[string]any { return map[string]any{"enabled": false} }
+	spec["ingress"] = map[string]any{"istio": off(), "kourier": off(), "contour": off()}
+	if s.Ingress != nil {
+		spec["config"] = map[string]any{networkConfig(live): map[string]any{"ingress-class": ingressClassOfTraefik}}
 	}
 	return kube.Object{Kind: Servings, Desired: desired}
 }
@@ -113,6 +118,19 @@ func networkConfig(live *unstructured.Unstructured) string {
 	return "network"
 }
 
+// ingressClassOf is the class by which Serving's own Ingresses are served; the default of Serving 1.15 where none is set.
+func ingressClassOf(live *unstructured.Unstructured) string {
+	if live != nil {
+		entries, _ := section(live, "network")
+		for _, key := range []string{"ingress-class", "ingress.class"} {
+			if class := entries[key]; class != "" {
+				return class
+			}
+		}
+	}
+	return "istio.ingress.networking.knative.dev"
+}
+
 // isWhole tells whether the spec of a KnativeServing is ours, or just its version.
 func isWhole(live *unstructured.Unstructured, terms kube.Terms) bool {
 	switch {
@@ -122,7 +140,41 @@ func isWhole(live *unstructured.Unstructured, terms kube.Terms) bool {
 		// It is foreign, or was imported: what is Ready is left as it is.
 		return !isReady(live)
 	}
-	return live.GetAnnotations()[annotationAsIs] == ""
+	return live.GetAnnotations()[annotationWhole] == "true"
+}
+
+// carryOwned takes over what berth has applied before of the spec, beyond the version: a server-side apply of less would
+// take it away, and Serving's ingress with it.
+func carryOwned(desired, live *unstructured.Unstructured) {
+	if live == nil {
+		return
+	}
+	owned := map[string]any{}
+	for _, entry := range live.GetManagedFields() {
+		if entry.Manager == kube.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil {
+			_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) // what cannot be read is carried by nobody
+		}
+	}
+	for _, field := range [][]string{
+		{"ingress", "istio", "enabled"},
+		{"ingress", "kourier", "enabled"},
+		{"ingress", "contour", "enabled"},
+		{"config", "network", "ingress-class"},
+		{"config", "config-network", "ingress-class"},
+	} {
+		keys := []string{"f:spec"}
+		for _, name := range field {
+			keys = append(keys, "f:"+name)
+		}
+		if _, ours, _ := unstructured.NestedFieldNoCopy(owned, keys...); !ours {
+			continue
+		}
+		path := append([]string{"spec"}, field...)
+		if value, found, _ := unstructured.NestedFieldCopy(live.Object, path...); found {
+			// The fields above are maps all the way, so it cannot fail.
+			_ = unstructured.SetNestedField(desired.Object, value, path...)
+		}
+	}
 }
 
 func specVersion(live *unstructured.Unstructured) string {
@@ -201,8 +253,12 @@ func listOf(ctx context.Context, c *cluster.Cluster, kind cluster.Kind) ([]*unst
 
 // awaitServing waits until the operator reports the version as installed and ready (R102).
 func (s Spec) awaitServing(ctx context.Context, c *cluster.Cluster) error {
+	refused := false
 	err := kube.Wait(ctx, c, Servings, s.Namespace, s.Name, fmt.Sprintf("wait until Serving %s is ready", s.Version), func(live *unstructured.Unstructured) (bool, string) {
 		switch {
+		case observed(live) && status(live, "VersionMigrationEligible") == "False":
+			refused = true
+			return true, unmet(live)
 		case !observed(live):
 			return false, "the operator has not seen it yet"
 		case minorOf(installedVersion(live)) != s.Version:
@@ -210,6 +266,16 @@ func (s Spec) awaitServing(ctx context.Context, c *cluster.Cluster) error {
 		}
 		return isReady(live), unmet(live)
 	})
+	if err == nil && refused {
+		live, err := c.Fetch(ctx, Servings, s.Namespace, s.Name)
+		if err != nil {
+			return err
+		}
+		return &cluster.Problem{
+			Attribute: "version", Summary: fmt.Sprintf("The operator refuses Serving %s", s.Version),
+			Detail: fmt.Sprintf("%s on %s: %s. It was applied, and the operator leaves Serving as it was. Set `version` to one that follows on the one that is installed.", s.Describe(), c.Context(), unmet(live)),
+		}
+	}
 	problem, told := asProblem(err)
 	if !told {
 		return err
@@ -227,13 +293,23 @@ const (
 	mostStuck = 3
 )
 
-// stuck explains the Deployments of Serving that are not ready.
+// stuck explains the operator and the Deployments of Serving, where they are not ready.
 func (s Spec) stuck(ctx context.Context, c *cluster.Cluster) []string {
 	deployments, err := c.Select(ctx, cluster.Deployments, s.Namespace, "", "")
 	if err != nil {
 		return nil
 	}
 	var lines []string
+	switch operator, err := c.Fetch(ctx, cluster.Deployments, s.Operator.Namespace, OperatorRelease); {
+	case err != nil:
+	case operator == nil:
+		lines = append(lines, fmt.Sprintf("There is no operator: Deployment/%s/%s does not exist.", s.Operator.Namespace, OperatorRelease))
+	default:
+		if replicas, set, _ := unstructured.NestedInt64(operator.Object, "spec", "replicas"); set && replicas == 0 {
+			lines = append(lines, kube.Describe(operator)+" is scaled to 0, so that nobody installs Serving.")
+		}
+		deployments = append([]*unstructured.Unstructured{operator}, deployments...)
+	}
 	for _, one := range deployments {
 		readiness := kube.Ready(one)
 		if readiness.Ready || len(lines) >= 4*mostStuck {

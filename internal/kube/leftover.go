@@ -34,7 +34,7 @@ var byproducts = []schema.GroupKind{
 
 // Leftovers lists what in a namespace is not ours, volume claims included, each as Kind/name, sorted. An object is ours
 // when it carries the resource's mark, or when its owner references lead to one that does. What Kubernetes itself puts
-// into every namespace does not count. A kind that cannot be listed is an error, since nothing is known of its objects.
+// into every namespace does not count, nor what is being deleted already. A kind that cannot be listed is an error, since nothing is known of its objects.
 func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, terms Terms) ([]string, error) {
 	kinds, silent, err := c.NamespacedKinds(ctx)
 	if err != nil {
@@ -68,6 +68,9 @@ func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, terms 
 	var foreign []string
 	for _, object := range all {
 		name, core := object.GetKind()+"/"+object.GetName(), object.GroupVersionKind().Group == ""
+		if object.GetDeletionTimestamp() != nil {
+			continue // somebody has decided already that it goes
+		}
 		if ours[object.GetUID()] || core && slices.Contains(everyNamespaceHas, name) {
 			continue
 		}

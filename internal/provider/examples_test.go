@@ -13,6 +13,7 @@ import (
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/charts"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
+	"github.com/berthdev/terraform-provider-berth/internal/knative"
 )
 
 var (
@@ -67,7 +68,10 @@ func TestExamples(t *testing.T) {
 func exampleCharts(t *testing.T) string {
 	t.Helper()
 	mirror := t.TempDir()
-	for name, version := range map[string]string{"shop": "1.4.0", "cart": "0.9.2", "knative-operator": "1.22.0"} {
+	if err := charts.Serving(t.Context(), mirror); err != nil {
+		t.Fatal(err)
+	}
+	for name, version := range map[string]string{"shop": "1.4.0", "cart": "0.9.2"} {
 		folder := charts.Folder(t, name, version, map[string]string{"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n"})
 		if err := os.CopyFS(filepath.Join(mirror, name), os.DirFS(folder)); err != nil {
 			t.Fatal(err)
@@ -99,13 +103,16 @@ func planExample(t *testing.T, cluster *fleettest.Cluster, mirror, folder string
 		for _, match := range exampleCluster.FindAllStringSubmatch(text, -1) {
 			entries[match[1]] = byPath(t, config)
 		}
-		w.Write("provider_test.tf", providerBlock("examples", entries, fmt.Sprintf(`charts = {
-    repository_overrides = { "https://charts.example.com" = %[1]q, "oci://registry.example.com/charts" = %[1]q, "https://knative.github.io/operator" = %[1]q }
-  }`, mirror)))
+		overrides := ""
+		for _, repository := range []string{"https://charts.example.com", "oci://registry.example.com/charts", knative.OperatorRepository, knative.TraefikRepository} {
+			overrides += fmt.Sprintf("%q = %q\n", repository, mirror)
+		}
+		w.Write("provider_test.tf", providerBlock("examples", entries, "charts = { repository_overrides = {\n"+overrides+"} }"))
 	}
 	values := map[string]string{
 		"kubeconfig_path": cluster.Kubeconfig(), "kubeconfig": config.Content(), "host": cluster.Server(),
 		"token": "not-a-token", "cluster_ca_certificate": string(cluster.CA()),
+		"context": cluster.Name(), "charts": mirror, "serving_version": "1.14",
 	}
 	var variables strings.Builder
 	declared := map[string]bool{}

@@ -25,6 +25,8 @@ const serving = "berth_knative_serving.this"
 type servingBench struct {
 	*bench
 	crds string
+	// operators serves the operator's chart.
+	operators *charts.HTTPRepository
 }
 
 // servingCluster boots a cluster on which the operator, Serving and Traefik become ready.
@@ -59,7 +61,7 @@ charts = {
   cache_dir = %q
   repository_overrides = { %q = %q, %q = %q }
 }`, t.TempDir(), knative.OperatorRepository, operator.URL, knative.TraefikRepository, traefik.URL))
-	return &servingBench{bench: b, crds: filepath.Join(module, "cmd", "operator", "kodata", "knative-serving", "{version}", "1-serving-crds.yaml")}
+	return &servingBench{bench: b, operators: operator, crds: filepath.Join(module, "cmd", "operator", "kodata", "knative-serving", "{version}", "1-serving-crds.yaml")}
 }
 
 // serve writes a configuration with a berth_knative_serving of these arguments.

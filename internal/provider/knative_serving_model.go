@@ -64,6 +64,27 @@ func ingressValue(ctx context.Context, model ingressModel) types.Object {
 	return value
 }
 
+// plainIngress is an ingress in one form: an image with its registry, and what is empty left out.
+type plainIngress struct {
+	enabled, repository, chart, image, timeout string
+	trusted                                    []string
+	annotations                                map[string]string
+}
+
+func (m ingressModel) plain(ctx context.Context) plainIngress {
+	plain := plainIngress{
+		enabled: m.Enabled.String(), repository: m.Repository.ValueString(), chart: m.ChartVersion.ValueString(),
+		image: knative.PlainImage(m.Image.ValueString()), timeout: m.AddressTimeout.ValueString(),
+	}
+	if trusted := stringList(ctx, m.TrustedIPs); len(trusted) > 0 {
+		plain.trusted = trusted
+	}
+	if annotations := stringMap(ctx, m.ServiceAnnotations); len(annotations) > 0 {
+		plain.annotations = annotations
+	}
+	return plain
+}
+
 // unknown names the arguments whose value is not known yet. That of the version is an output's where the configuration
 // leaves it out.
 func (m *knativeServingModel) unknown(ctx context.Context, config *knativeServingModel) []string {

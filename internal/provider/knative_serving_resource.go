@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/berthdev/terraform-provider-berth/internal/chart"
+	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/knative"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
 )
@@ -22,6 +24,7 @@ func newKnativeServing() resource.Resource {
 		namespaced: true,
 		knobs:      []string{"min_kubernetes_minor", "remove_traefik", "force_destroy", "crds_source", "operator.repository", "ingress.repository", "ingress.address_timeout"},
 		volatile:   movingServingOutputs,
+		settle:     settleKnativeServing,
 		plan:       planKnativeServing, planDelete: planDeleteKnativeServing,
 		create: applyKnativeServing, read: readKnativeServing, update: applyKnativeServing, remove: removeKnativeServing,
 		adopt: importKnativeServing,
@@ -58,6 +61,11 @@ func planKnativeServing(ctx context.Context, call *call[knativeServingModel]) er
 	if call.stateOnly || !call.changing {
 		return nil
 	}
+	if call.state != nil {
+		if err := refuseMove(ctx, call); err != nil {
+			return err
+		}
+	}
 	if call.replaced {
 		// What there is goes first; what comes is checked by the call that creates it.
 		return nil
@@ -79,9 +87,55 @@ func planKnativeServing(ctx context.Context, call *call[knativeServingModel]) er
 	if err != nil {
 		return err
 	}
-	plan.Version = types.StringValue(outlook.Version)
-	plan.OperatorVersion, plan.IngressClass = optionalString(outlook.OperatorVersion), optionalString(outlook.IngressClass)
-	plan.Steps = namesValue(ctx, outlook.Steps)
+	// The operator's patch and the IngressClass may be other ones by the apply, which the runner would take for a fault.
+	plan.Version, plan.Steps = types.StringValue(outlook.Version), namesValue(ctx, outlook.Steps)
+	return nil
+}
+
+// settleKnativeServing keeps arguments that say the same in other words: of the state, an import has read them as they are
+// on the cluster.
+func settleKnativeServing(ctx context.Context, call *call[knativeServingModel]) error {
+	plan, state := call.plan, call.state
+	if now, set := objectAs[servingOperatorModel](ctx, plan.Operator); set && !hasUnknown(ctx, plan.Operator) {
+		was, _ := objectAs[servingOperatorModel](ctx, state.Operator)
+		installed := state.OperatorVersion.ValueString()
+		if was.ChartVersion.IsNull() && strings.TrimPrefix(now.ChartVersion.ValueString(), "v") == installed && installed != "" {
+			now.ChartVersion = types.StringNull()
+			if now == was {
+				plan.Operator = state.Operator
+			}
+		}
+	}
+	if now, set := objectAs[ingressModel](ctx, plan.Ingress); set && !hasUnknown(ctx, plan.Ingress) {
+		was, _ := objectAs[ingressModel](ctx, state.Ingress)
+		if reflect.DeepEqual(now.plain(ctx), was.plain(ctx)) {
+			plan.Ingress = state.Ingress
+		}
+	}
+	return nil
+}
+
+// refuseMove refuses to put Serving somewhere else: nothing that runs on it could come along.
+func refuseMove(ctx context.Context, call *call[knativeServingModel]) error {
+	plan, state := call.plan, call.state
+	if uid, err := call.cluster.UID(ctx); err != nil || uid != state.ClusterUID.ValueString() {
+		return err // it goes from another cluster, and is made anew on this one
+	}
+	now, _ := objectAs[servingOperatorModel](ctx, plan.Operator)
+	was, _ := objectAs[servingOperatorModel](ctx, state.Operator)
+	for _, one := range []struct {
+		attribute string
+		now, was  types.String
+	}{{"namespace", plan.Namespace, state.Namespace}, {"name", plan.Name, state.Name}, {"operator.namespace", now.Namespace, was.Namespace}} {
+		if one.now.Equal(one.was) || one.now.IsUnknown() || one.was.IsNull() {
+			continue
+		}
+		return &cluster.Problem{
+			Attribute: one.attribute, Summary: fmt.Sprintf("Serving on cluster %q cannot move to another %s", call.cluster.Name(), one.attribute),
+			Detail: fmt.Sprintf("refusing: it is %q, and %q is asked for. A cluster has one Serving and one operator, and what runs on them would not come along. Nothing was applied. Set `%s` back, or destroy the resource first and create it anew.",
+				one.was.ValueString(), one.now.ValueString(), one.attribute),
+		}
+	}
 	return nil
 }
 
@@ -99,10 +153,6 @@ func applyKnativeServing(ctx context.Context, call *call[knativeServingModel]) e
 	spec, err := plan.spec(ctx)
 	if err != nil {
 		return err
-	}
-	if planned := plan.OperatorVersion.ValueString(); spec.Operator.ChartVersion == "" && planned != "" {
-		// What the plan has chosen stays, whatever was published since.
-		spec.Operator.ChartVersion = planned
 	}
 	seen, warnings, err := knative.Apply(ctx, call.cluster, spec, knativeCharts{call.charts}, plan.terms(ctx, call))
 	call.warnings(warnings)
@@ -172,7 +222,14 @@ func removeKnativeServing(ctx context.Context, call *call[knativeServingModel]) 
 // importKnativeServing fills in the arguments as a configuration has them that says no more than what is there.
 func importKnativeServing(ctx context.Context, call *call[knativeServingModel]) (bool, error) {
 	state := call.state
-	state.Operator = operatorValue(operatorNamespace, knative.OperatorRepository, "")
+	namespace, err := knative.FindOperator(ctx, call.cluster)
+	if err != nil {
+		return false, err
+	}
+	if namespace == "" {
+		namespace = operatorNamespace
+	}
+	state.Operator = operatorValue(namespace, knative.OperatorRepository, "")
 	state.CRDsSource = types.StringValue(knative.CRDsOfRelease)
 	state.MinKubernetesMinor = types.Int64Value(knative.MinKubernetesMinor)
 	state.RemoveTraefik, state.ForceDestroy = types.BoolValue(false), types.BoolValue(false)

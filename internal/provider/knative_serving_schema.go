@@ -15,9 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -46,28 +44,23 @@ func defaulted(value, description string, validators ...validator.String) schema
 	return schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString(value), MarkdownDescription: description, Validators: validators}
 }
 
-func replacing(attribute schema.StringAttribute) schema.StringAttribute {
-	attribute.PlanModifiers = []planmodifier.String{stringplanmodifier.RequiresReplace()}
-	return attribute
-}
-
 func knativeServingArguments() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"namespace": replacing(defaulted(servingName, "The namespace of Serving, and of Traefik with it. Default `knative-serving`. It is created when it is missing, and goes with Serving when nothing else is in it. Changing it replaces the resource.", dnsLabel())),
-		"name":      replacing(defaulted(servingName, "The name of the KnativeServing. Default `knative-serving`. Changing it replaces the resource.", dnsLabel())),
+		"namespace": defaulted(servingName, "The namespace of Serving, and of Traefik with it. Default `knative-serving`. It is created when it is missing, and goes with Serving when nothing else is in it. Changing it is refused: destroy the resource first.", dnsLabel()),
+		"name":      defaulted(servingName, "The name of the KnativeServing. Default `knative-serving`. Changing it is refused: destroy the resource first.", dnsLabel()),
 		"version": schema.StringAttribute{
 			Optional: true, Computed: true,
-			MarkdownDescription: "The minor version of Serving, such as `1.15`; the operator installs the newest patch release that it carries. Default: that of a Serving which is adopted, or else the newest that the cluster and the operator's repository offer (see `berth_knative_versions`); it is chosen once, at create, and kept. " +
-				"The next minor version upgrades in place; a skipped or lower one is refused, with the steps that would work.",
+			MarkdownDescription: "The minor version of Serving, such as `1.15`; the operator installs the newest patch release that it carries. Default: that of a Serving which is there; or else that of the operator which is there, or of `operator.chart_version`; or else the newest that the cluster and the operator's repository offer (see `berth_knative_versions`). It is chosen once, at create, and kept. " +
+				"The next minor version upgrades in place; a skipped or lower one is refused at plan, with the steps that would work.",
 			Validators: []validator.String{minorVersion()},
 		},
 		"operator": schema.SingleNestedAttribute{
 			Optional: true, Computed: true, Default: objectdefault.StaticValue(operatorValue(operatorNamespace, knative.OperatorRepository, "")),
-			MarkdownDescription: "The Knative operator, which all Servings of a cluster need. Default: as its arguments say.",
+			MarkdownDescription: "The Knative operator, which installs Serving. One that is adopted is left as it is as long as it installs Serving's version. Default: as its arguments say.",
 			Attributes: map[string]schema.Attribute{
-				"namespace":     replacing(defaulted(operatorNamespace, "The operator's namespace. Default `knative-operator`. Changing it replaces the resource.", dnsLabel())),
-				"repository":    defaulted(knative.OperatorRepository, "The Helm repository of its chart. Default `"+knative.OperatorRepository+"`. Changed in place, at the next upgrade.", stringvalidator.LengthAtLeast(1)),
-				"chart_version": schema.StringAttribute{Optional: true, MarkdownDescription: "The version of its chart. An operator installs its own minor version of Serving and the three before it. Default: the newest of Serving's minor version, chosen when the operator is installed or has to be upgraded, and kept otherwise. A newer one upgrades it in place, an older one is refused.", Validators: []validator.String{releaseVersion()}},
+				"namespace":     defaulted(operatorNamespace, "The operator's namespace. Default `knative-operator`. Changing it is refused: destroy the resource first.", dnsLabel()),
+				"repository":    defaulted(knative.OperatorRepository, "The Helm repository of its chart. Default `"+knative.OperatorRepository+"`. Changing it touches only the state; it is asked the next time that something else changes.", stringvalidator.LengthAtLeast(1)),
+				"chart_version": schema.StringAttribute{Optional: true, MarkdownDescription: "The version of its chart. An operator installs its own minor version of Serving and the three before it. Default: the newest of Serving's minor version, chosen when the operator is installed or has to be upgraded, and kept otherwise. A newer one upgrades it in place, one of an older minor version is refused. It does not count for an operator that was adopted and installs Serving's version.", Validators: []validator.String{releaseVersion()}},
 			},
 		},
 		"ingress": schema.SingleNestedAttribute{
@@ -75,15 +68,15 @@ func knativeServingArguments() map[string]schema.Attribute {
 				Enabled: types.BoolValue(true), Repository: types.StringValue(knative.TraefikRepository), ChartVersion: types.StringValue(knative.TraefikChartVersion),
 				TrustedIPs: types.ListNull(types.StringType), ServiceAnnotations: types.MapNull(types.StringType), AddressTimeout: types.StringValue(defaultAddressTimeout),
 			})),
-			MarkdownDescription: "Traefik, the ingress of Serving, as a Helm release in its namespace. Default: as its arguments say.",
+			MarkdownDescription: "Traefik, the ingress of Serving, as the Helm release `traefik` in its namespace. One that is adopted is brought to these arguments. Default: as its arguments say.",
 			Attributes: map[string]schema.Attribute{
-				"enabled":       schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(true), MarkdownDescription: "Whether berth sees to Traefik. `false` leaves the ingress of Serving to somebody else, and takes away a Traefik that berth installed. Default `true`. Changed in place."},
-				"repository":    defaulted(knative.TraefikRepository, "The Helm repository of its chart. Default `"+knative.TraefikRepository+"`. Changed in place.", stringvalidator.LengthAtLeast(1)),
+				"enabled":       schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(true), MarkdownDescription: "Whether berth sees to Traefik. `false` leaves the ingress of Serving to somebody else, and takes away a Traefik that berth installed, unless it serves Ingresses of others. Default `true`. Changed in place."},
+				"repository":    defaulted(knative.TraefikRepository, "The Helm repository of its chart. Default `"+knative.TraefikRepository+"`. Changing it touches only the state; it is asked the next time that something else changes.", stringvalidator.LengthAtLeast(1)),
 				"chart_version": defaulted(knative.TraefikChartVersion, "The version of its chart. Default `"+knative.TraefikChartVersion+"`. Changed in place.", releaseVersion()),
 				"image":         schema.StringAttribute{Optional: true, MarkdownDescription: "Another image of Traefik, such as `registry.example.com/traefik:v3.7.4`. Default: the chart's. Changed in place.", Validators: nonEmpty()},
 				"trusted_ips": schema.ListAttribute{
 					Optional: true, ElementType: types.StringType,
-					MarkdownDescription: "The CIDRs of load balancers in front of Traefik, whose PROXY protocol and `X-Forwarded-*` headers are believed, such as `10.0.0.0/24`. Default: none. Changed in place.",
+					MarkdownDescription: "The CIDRs of load balancers in front of Traefik, whose PROXY protocol and `X-Forwarded-*` headers are believed, such as `10.0.0.0/24`; nobody else's are. Default: none. Changed in place.",
 					Validators:          []validator.List{noNulls{}, listvalidator.ValueStringsAre(cidr())},
 				},
 				"service_annotations": schema.MapAttribute{
@@ -91,11 +84,11 @@ func knativeServingArguments() map[string]schema.Attribute {
 					MarkdownDescription: "Annotations of Traefik's Service of type LoadBalancer, which a cloud's load balancer reads. Default: none. Changed in place.",
 					Validators:          []validator.Map{noNulls{}},
 				},
-				"address_timeout": defaulted(defaultAddressTimeout, "How long an apply waits for the external address, such as `5m`. One that does not come is a warning with the Service's events, and `external_address` is null. Default `3m`. Changed in place.", goDuration()),
+				"address_timeout": defaulted(defaultAddressTimeout, "How long an apply waits for the external address, such as `5m`. One that does not come is a warning with the Service's events, and `external_address` is null. Default `3m`. Changing it touches only the state.", goDuration()),
 			},
 		},
 		"crds_source": defaulted(knative.CRDsOfRelease,
-			"Where Serving's CRDs come from before Serving is installed or upgraded: a URL or the path of a file, in which `{version}` stands for the release, such as `1.15.0`; or `operator`, which leaves them to the operator, as a network without the internet needs it. Default: Knative's release on GitHub. Read at an apply only. Changed in place, at the next upgrade.",
+			"Where Serving's CRDs come from before Serving is installed or upgraded: a URL or the path of a file, in which `{version}` stands for the first release of the minor version, such as `1.15.0`; or `operator`, which leaves them to the operator, as a network without the internet needs it: a destroy then leaves them. Default: Knative's release on GitHub. Read at an apply only, when a CRD is missing or Serving is upgraded. Changing it touches only the state.",
 			stringvalidator.LengthAtLeast(1)),
 		"min_kubernetes_minor": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(knative.MinKubernetesMinor),
@@ -108,7 +101,7 @@ func knativeServingArguments() map[string]schema.Attribute {
 		},
 		"force_destroy": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-			MarkdownDescription: "Let destroy delete Serving with the Knative Services and regions that are left on the cluster, and its namespaces with what is left in them. Default `false`: refused, with a list. Changing it touches only the state.",
+			MarkdownDescription: "Let destroy delete Serving although Knative Services or regions are left: the Knative Services go first, and the namespaces with whatever is left in them. Default `false`: refused, with a list. Changing it touches only the state.",
 		},
 	}
 }
@@ -127,9 +120,9 @@ func knativeServingOutputs() map[string]schema.Attribute {
 				"value": schema.StringAttribute{Computed: true, MarkdownDescription: "The address."},
 			},
 		},
-		"adopted": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "The parts that were there before berth (`operator`, `serving`, `ingress`), which destroy leaves."},
+		"adopted": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "The parts that were there before berth, adopted or imported (`operator`, `serving`, `ingress`), which destroy leaves."},
 		"regions": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "The regions that share this Serving."},
-		"steps":   schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "In a plan what its apply does, in order; afterwards what the last apply did."},
+		"steps":   schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "In a plan what its apply does, in order; afterwards what the last apply did. Empty where the plan was put off to the apply."},
 	}
 }
 

@@ -21,14 +21,15 @@ func TestKnativeServingRhythm(t *testing.T) {
 	same(t, "steps", fmt.Sprint(plan.Change(t, serving).After["steps"]), "["+strings.Join([]string{
 		"install the operator 1.14.2 in namespace knative-operator",
 		"apply the CRDs of Serving 1.14",
-		"install Traefik 40.3.0 in namespace knative-serving, serving the class traefik",
+		"create Namespace/knative-serving",
+		"install Traefik 40.3.0 in namespace knative-serving",
 		"create KnativeServing/knative-serving/knative-serving with version 1.14 and wait until it is ready",
 	}, " ")+"]")
 	b.MustApply().NoWarnings(t)
 	b.PlanIsEmpty()
 	state := b.Resource(serving)
-	same(t, "outputs", row(state["version"], state["installed_version"], state["operator_version"], state["operator_status"], state["serving_status"], state["ingress_class"], state["adopted"], state["external_address"]),
-		"1.14 1.14.1 1.14.2 ready ready traefik [] map[type:ip value:192.0.2.1]")
+	same(t, "outputs", row(state["version"], state["installed_version"], state["operator_version"], state["operator_status"], state["ingress_class"], state["serving_status"], state["adopted"], state["external_address"]),
+		"1.14 1.14.1 1.14.2 ready traefik ready [] map[type:ip value:192.0.2.1]")
 	same(t, "the ingress class of Serving", fieldOf(b.knativeServing(), "spec", "config", "network", "ingress-class"), "traefik.ingress.networking.knative.dev")
 	same(t, "annotations of Traefik's Service", b.cluster.Kubectl(t, "get", "service", "traefik", "-n", "knative-serving", "-o", `jsonpath={.metadata.annotations.example\.com/lb}`), "internal")
 

@@ -274,8 +274,8 @@ func (e *envelope[M, P]) changeOf(config, plan, state *M) change {
 // differInKnobs tells whether two values of a nested attribute differ in nothing but knobs, which then are named as
 // `attribute.argument`.
 func (e *envelope[M, P]) differInKnobs(name string, planned, had reflect.Value) bool {
-	now, ok := planned.Interface().(types.Object)
-	was, too := had.Interface().(types.Object)
+	now, ok := reflect.TypeAssert[types.Object](planned)
+	was, too := reflect.TypeAssert[types.Object](had)
 	if !ok || !too || now.IsNull() || now.IsUnknown() || was.IsNull() || was.IsUnknown() {
 		return false
 	}

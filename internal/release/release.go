@@ -145,4 +145,6 @@ type Removal struct {
 	Retain bool
 	// Force deletes a namespace that berth created although foreign objects are left in it.
 	Force bool
+	// KeepNamespace leaves the namespace and its marks alone: it is another part's of the same resource.
+	KeepNamespace bool
 }

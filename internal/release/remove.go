@@ -207,6 +207,9 @@ func unsuperseded(records []record) []record {
 // removeNamespace deletes the namespace that berth created for the release, unless something is left in it. removed are the
 // objects that went with the release.
 func removeNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal, removed []object) ([]Warning, error) {
+	if removal.KeepNamespace {
+		return nil, nil
+	}
 	live, err := c.Fetch(ctx, cluster.Namespaces, "", ref.Namespace)
 	if err != nil || live == nil || !kube.Created(live) || kube.Inspect(live, removal.Terms.Owner).Standing != kube.Ours {
 		return nil, err
@@ -252,6 +255,9 @@ func leftovers(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal
 }
 
 func unmarkNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal Removal) error {
+	if removal.KeepNamespace {
+		return nil
+	}
 	live, err := c.Fetch(ctx, cluster.Namespaces, "", ref.Namespace)
 	if err != nil || live == nil || kube.Inspect(live, removal.Terms.Owner).Standing != kube.Ours {
 		return err

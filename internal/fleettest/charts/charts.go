@@ -55,7 +55,7 @@ var sources = map[string]source{
 
 // Module gives the folder of a real chart ("kueue", "jobset" or "knative-operator"): a writable copy from the module
 // that tools/charts pins, which is downloaded where the module cache does not have it.
-func Module(t testing.TB, name string) string {
+func Module(t tester, name string) string {
 	t.Helper()
 	from, known := sources[name]
 	if !known {
@@ -149,7 +149,7 @@ func Folder(t testing.TB, name, version string, files map[string]string) string 
 }
 
 // Edit replaces text in one of a chart's files; the text has to be there.
-func Edit(t testing.TB, folder, file, from, to string) {
+func Edit(t tester, folder, file, from, to string) {
 	t.Helper()
 	file = filepath.Join(folder, filepath.FromSlash(file))
 	content := read(t, file)
@@ -160,7 +160,7 @@ func Edit(t testing.TB, folder, file, from, to string) {
 }
 
 // Package gives the archive of the chart in the folder, a file named <name>-<version>.tgz.
-func Package(t testing.TB, folder string) string {
+func Package(t tester, folder string) string {
 	t.Helper()
 	loaded, err := loader.LoadDir(folder)
 	if err != nil {
@@ -195,7 +195,7 @@ func open(t testing.TB, file string) archive {
 	return archive{name: path.Base(filepath.ToSlash(file)), content: []byte(read(t, file)), meta: loaded.Metadata}
 }
 
-func read(t testing.TB, file string) string {
+func read(t tester, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -204,7 +204,7 @@ func read(t testing.TB, file string) string {
 	return string(content)
 }
 
-func write(t testing.TB, file, content string) {
+func write(t tester, file, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ const knativeVersion = "1.15.2"
 // in their order, as its releases publish them: the file is called knative-operator-v1.14.2.tgz, its Chart.yaml says
 // 1.14.2, and the tags of the images are v1.14.2 (hack/generate-helm.sh and hack/generate-yamls.sh of the module). The
 // templates of all are those of the module, which are 1.15's.
-func KnativeOperator(t testing.TB, versions ...string) []string {
+func KnativeOperator(t tester, versions ...string) []string {
 	t.Helper()
 	var archives []string
 	for _, version := range versions {

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"testing"
 
 	"helm.sh/helm/v3/pkg/chartutil"
 )
@@ -26,7 +25,7 @@ var traefikCRDs = map[string]string{
 
 // Traefik gives archives of a stand-in for Traefik's chart under the given versions, such as "40.3.0", in their order.
 // See TraefikFolder.
-func Traefik(t testing.TB, versions ...string) []string {
+func Traefik(t tester, versions ...string) []string {
 	t.Helper()
 	var archives []string
 	for _, version := range versions {
@@ -41,7 +40,7 @@ func Traefik(t testing.TB, versions ...string) []string {
 // arguments and objects under the same names: a Deployment, Service and ServiceAccount that are called as the release
 // is (where that has "traefik" in it, otherwise <release>-traefik), an IngressClass of that name or of ingressClass.name,
 // a ClusterRole with its binding (<name>-<namespace>), and the CRDs of traefik.io, which lie in crds/ and have no schema.
-func TraefikFolder(t testing.TB, version string) string {
+func TraefikFolder(t tester, version string) string {
 	t.Helper()
 	traefik, err := fs.Sub(testdata, "testdata/traefik")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
+	"github.com/berthdev/terraform-provider-berth/internal/fleettest/charts"
 )
 
 const usage = `fleet boots Kubernetes clusters on this machine: real control planes as ordinary processes on loopback,
@@ -74,8 +75,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // options are what the command line asks for.
 type options struct {
-	specs []fleettest.ClusterSpec
-	dir   string
+	specs  []fleettest.ClusterSpec
+	dir    string
+	charts string
 }
 
 // parse reads the flags of "up".
@@ -94,6 +96,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		light          = flags.Bool("light", false, "etcd and API server only: no controllers, nothing is scheduled, quicker and half the memory")
 		balancer       = flags.String("load-balancer", "ip", "what Services of type LoadBalancer get: `kind` ip, hostname or none")
 		engines        = flags.String("engines", "", "`names` of controllers that run as real processes once their charts are installed, with commas\nbetween them; there is knative, the Knative operator in the namespace knative-operator")
+		archives       = flags.String("charts", "", "`directory` to which the charts of Knative Serving are written, for charts.repository_overrides\nof the provider: the Knative operator's, "+strings.Join(charts.ServingOperators, " and ")+",\nand a stand-in for Traefik's, "+charts.ServingTraefik)
 		dir            = flags.String("dir", "", "`directory` for all files, created and at the end removed (a temporary one, where empty).\nIts file \"kubeconfig\" appears when everything is up, for scripts to wait for")
 	)
 	flags.Var(&nodes, "node", nodeHelp)
@@ -105,7 +108,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return options{}, fmt.Errorf("argument %q not understood: all arguments of up are flags (see fleet -h)", flags.Arg(0))
 	}
 
-	o := options{dir: *dir}
+	o := options{dir: *dir, charts: *archives}
 	for name := range strings.SplitSeq(*clusters, ",") {
 		spec := fleettest.ClusterSpec{Name: strings.TrimSpace(name), Version: *version, ControlPlaneOnly: *light}
 		if *engines != "" {
@@ -150,6 +153,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // up boots the fleet, tells about it, and waits for ctx to end.
 func up(ctx context.Context, o options, stdout io.Writer) (err error) {
 	began := time.Now()
+	if o.charts != "" {
+		if err := charts.Serving(ctx, o.charts); err != nil {
+			return err
+		}
+	}
 	var fleet *fleettest.Fleet
 	if o.dir == "" {
 		fleet, err = fleettest.Start(ctx, o.specs...)

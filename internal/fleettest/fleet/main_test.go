@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
+	"github.com/berthdev/terraform-provider-berth/internal/fleettest/charts"
 )
 
 func TestParse(t *testing.T) {
@@ -84,12 +85,14 @@ func TestParseEngines(t *testing.T) {
 	}
 }
 
-// What it prints leads to the clusters, and an interrupt removes everything.
+// What it prints leads to the clusters, the charts are there by then, and an interrupt removes everything but them.
 func TestUp(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "fleet")
+	dir, archives := filepath.Join(t.TempDir(), "fleet"), filepath.Join(t.TempDir(), "charts")
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, ended := new(bytes.Buffer), make(chan error, 1)
-	go func() { ended <- run(ctx, []string{"up", "-light", "-clusters", "a", "-dir", dir}, out, io.Discard) }()
+	go func() {
+		ended <- run(ctx, []string{"up", "-light", "-clusters", "a", "-dir", dir, "-charts", archives}, out, io.Discard)
+	}()
 
 	path := filepath.Join(dir, "kubeconfig")
 	fleettest.Eventually(t, func(context.Context) error {
@@ -111,6 +114,9 @@ func TestUp(t *testing.T) {
 	interrupt()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
+	}
+	if found, err := filepath.Glob(filepath.Join(archives, "*.tgz")); err != nil || len(found) != len(charts.ServingOperators)+1 {
+		t.Errorf("the charts are %v: %v", found, err)
 	}
 	if text := out.String(); !strings.Contains(text, "export KUBECONFIG="+path) || !strings.Contains(text, filepath.Join(dir, "a", "kubeconfig")) {
 		t.Errorf("printed %s", text)

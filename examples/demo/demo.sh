@@ -46,6 +46,9 @@ shows() { grep -qF -- "$1" "$work/last.log" || { cat "$work/last.log"; echo "dem
 # change: the change of the last plan, without what is known only after the apply.
 change() { sed -n '/will be \(created\|updated in-place\)/,/^Plan:/p' "$work/last.log" | sed -e '/(known after apply)/d' -e '/- \(message\|reason\|status\) /d' -e '/^ *- "[A-Z][A-Za-z]*" = {$/d' -e '/^ *},$/d' -e '/~ \(conditions\|external_address\) *= {$/d'; }
 
+# The steps that a plan of Serving tells in its warning.
+steps() { sed -n -E 's/^[^0-9a-zA-Z]*([0-9]+\. [a-z].*)/  \1/p' "$work/last.log"; }
+
 step "Booting two clusters: shared, with amd64, arm64 and s390x nodes and a tainted pool for sandboxes; and eu-1"
 "$bin/fleet" up -dir "$work/fleet" -clusters shared,eu-1 -engines knative -charts "$work/charts" \
   -node cluster=shared,name=amd -node cluster=shared,name=arm,arch=arm64 -node cluster=shared,name=s390,arch=s390x \
@@ -129,6 +132,7 @@ cp "$root/examples/demo/serving/main.tf" "$here/"
 export TF_VAR_serving_version=1.14
 must "the plan of Serving" 0 plan
 change
+steps
 kubectl get namespaces
 
 step "The apply: each step waits until its part is ready"
@@ -156,6 +160,7 @@ sed -n '/Error/,$p' "$work/last.log"
 export TF_VAR_serving_version=1.15
 must "the plan of the upgrade" 0 plan
 change
+steps
 must "the upgrade" 0 apply -auto-approve
 sed -n '/^Outputs:/,$p' "$work/last.log"
 shows "Serving 1.15.2 of operator 1.15.2: ready"

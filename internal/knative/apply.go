@@ -39,6 +39,7 @@ func Apply(ctx context.Context, c *cluster.Cluster, spec Spec, charts Charts, te
 			Detail:  fmt.Sprintf("It was applied on %s, and somebody has deleted it since. Apply again.", c.Context()),
 		}
 	}
+	seen.Steps = p.texts()
 	return *seen, p.outlook.Warnings, nil
 }
 

@@ -61,10 +61,24 @@ func Plan(ctx context.Context, c *cluster.Cluster, spec Spec, charts Charts, ter
 	if err != nil {
 		return Outlook{}, err
 	}
-	for _, one := range p.steps {
-		p.outlook.Steps = append(p.outlook.Steps, one.text)
-	}
+	p.outlook.Steps = p.texts()
 	return p.outlook, nil
+}
+
+func (p *prepared) texts() []string {
+	texts := make([]string, 0, len(p.steps))
+	for _, one := range p.steps {
+		texts = append(texts, one.text)
+	}
+	return texts
+}
+
+// makesSure begins the text of a step that changes nothing where all is as it shall be.
+const makesSure = "make sure of "
+
+// Moves are the steps of an outlook that do more than put right what drifted.
+func (o Outlook) Moves() bool {
+	return slices.ContainsFunc(o.Steps, func(text string) bool { return !strings.HasPrefix(text, makesSure) })
 }
 
 func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, charts Charts, terms kube.Terms, planning bool) (*prepared, error) {
@@ -157,7 +171,7 @@ func (p *prepared) chooseVersion(ctx context.Context, charts Charts) (operators 
 	// Of an upgrade that was cut short, the spec is ahead: going back would be a downgrade half-way.
 	installed, asked := minorOf(installedVersion(p.facts.serving)), minorOf(specVersion(p.facts.serving))
 	reached := installed
-	if installed.Less(asked) {
+	if installed == (Version{}) || asked == installed.next() {
 		installed = asked
 	}
 	switch {
@@ -346,7 +360,7 @@ func (p *prepared) prepareIngress(ctx context.Context, charts Charts) error {
 	case have.ChartVersion != p.Ingress.ChartVersion:
 		p.add(run, "upgrade Traefik from %s to %s", have.ChartVersion, p.Ingress.ChartVersion)
 	default:
-		p.add(run, "make sure of Traefik %s", p.Ingress.ChartVersion)
+		p.add(run, makesSure+"Traefik %s", p.Ingress.ChartVersion)
 	}
 	return nil
 }
@@ -381,7 +395,7 @@ func (p *prepared) prepareServing(ctx context.Context, parts map[string]Part) er
 	case !marked && isReady(live):
 		p.add(converge, "adopt %s (version %s) as it is", name, installedVersion(live))
 	default:
-		p.add(converge, "make sure of %s and wait until it is ready", name)
+		p.add(converge, makesSure+"%s and wait until it is ready", name)
 	}
 	former, err := p.formerVersions(ctx)
 	if err != nil {
@@ -391,7 +405,7 @@ func (p *prepared) prepareServing(ctx context.Context, parts map[string]Part) er
 		p.add(func(ctx context.Context) error { return migrate(ctx, p.c) }, "migrate the stored versions of Serving's CRDs")
 	}
 	if len(parts) > 0 {
-		p.add(func(ctx context.Context) error { return p.applyShared(ctx) }, "merge what %d region(s) contribute into %s", len(parts), name)
+		p.add(func(ctx context.Context) error { return p.applyShared(ctx) }, makesSure+"what %d region(s) contribute to %s", len(parts), name)
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func (p *prepared) operatorRelease(ctx context.Context, charts Charts, wanted st
 	case bare(wanted) != bare(have):
 		p.add(run, "upgrade the operator from %s to %s", bare(have), bare(wanted))
 	default:
-		p.add(run, "make sure of the operator %s", bare(wanted))
+		p.add(run, makesSure+"the operator %s", bare(wanted))
 	}
 	return nil
 }

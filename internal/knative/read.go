@@ -47,6 +47,8 @@ type Seen struct {
 	// Regions are those that contribute to this Serving.
 	Regions    []string
 	Conditions []Condition
+	// Steps are what an apply has done, in words; a read gives none.
+	Steps []string
 	// Drift maps object and field to "found → wanted".
 	Drift    map[string]string
 	Warnings []release.Warning

@@ -242,7 +242,11 @@ func (s Spec) removeNamespace(ctx context.Context, c *cluster.Cluster, removal R
 	if err != nil || live == nil || !kube.Created(live) || !removal.Terms.Marked(live) {
 		return nil, err
 	}
-	if removal.Retain || stays {
+	traefik, err := release.ClaimOf(ctx, c, s.traefikRef(), removal.Terms)
+	if err != nil {
+		return nil, err
+	}
+	if removal.Retain || stays || traefik.Standing != kube.Absent {
 		return nil, kube.Unmark(ctx, c, cluster.Namespaces, live)
 	}
 	left, err := s.settled(ctx, c, removal)

@@ -32,13 +32,12 @@ func TestKnativeServingAdopted_R62_R96_R97_R98(t *testing.T) {
 	b.unwritten()
 
 	b.serve("adopt = true")
-	change := b.MustPlan().Change(t, serving)
-	same(t, "version", change.After["version"], "1.14")
-	same(t, "steps", fmt.Sprint(change.After["steps"]), "["+strings.Join([]string{
+	plan := b.MustPlan()
+	same(t, "version", plan.Change(t, serving).After["version"], "1.14")
+	b.tellsSteps(plan,
 		"adopt the operator 1.14 in namespace knative-operator as it is",
-		"install Traefik 40.3.0 in namespace knative-serving, serving the class traefik",
-		"adopt KnativeServing/knative-serving/knative-serving (version 1.14.1) as it is",
-	}, " ")+"]")
+		"install Traefik 40.3.0 in namespace knative-serving",
+		"adopt KnativeServing/knative-serving/knative-serving (version 1.14.1) as it is")
 	b.MustApply()
 	b.PlanIsEmpty()
 	state := b.Resource(serving)

@@ -66,9 +66,9 @@ func TestKnativeServingKilled_R104_X11(t *testing.T) {
 		{"after the KnativeServing", fleettest.AfterWrite, writeOf("delete", "knativeservings", "")},
 		{"among Traefik's objects", fleettest.AfterWrite, writeOf("delete", "services", "")},
 		{"after the namespace", fleettest.AfterWrite, writeOf("delete", "namespaces", "knative-serving")},
+		{"among the CRDs", fleettest.AfterWrite, writeOf("delete", "customresourcedefinitions", "images.caching.internal.knative.dev")},
 		{"among the operator's objects", fleettest.AfterWrite, writeOf("delete", "deployments", "")},
 		{"after the operator's namespace", fleettest.AfterWrite, writeOf("delete", "namespaces", "knative-operator")},
-		{"among the CRDs", fleettest.AfterWrite, writeOf("delete", "customresourcedefinitions", "images.caching.internal.knative.dev")},
 	})
 	b.MustDestroy()
 	b.nothingLeft()

@@ -131,3 +131,14 @@ func (b *servingBench) nothingLeft() {
 		})
 	}
 }
+
+// tellsSteps fails the test unless a plan says that its apply takes just these steps.
+func (b *servingBench) tellsSteps(plan *tofutest.Result, steps ...string) {
+	b.t.Helper()
+	var lines []string
+	for i, text := range steps {
+		lines = append(lines, fmt.Sprintf("%d. %s", i+1, text))
+	}
+	said := plan.Warning(b.t, `^What the apply does to Serving on cluster "shared"$`).Detail
+	same(b.t, "steps", said, strings.Join(lines, "\n"))
+}

@@ -98,7 +98,7 @@ func TestKnativeServingUnknown_X1_X2(t *testing.T) {
 	b.use(made, fmt.Sprintf("resource \"berth_knative_serving\" \"this\" {\ncrds_source = %q\nversion = terraform_data.made.output\n}\n", b.crds))
 	plan := b.MustPlan()
 	plan.Warning(t, `^The checks of berth_knative_serving on cluster "shared" are put off to the apply$`, "Because `version` is not known yet, this plan could not settle versions and charts")
-	same(t, "what is unknown", row(plan.Change(t, serving).AfterUnknown["version"], plan.Change(t, serving).AfterUnknown["steps"]), "true true")
+	same(t, "what is unknown", row(plan.Change(t, serving).AfterUnknown["version"], plan.Change(t, serving).AfterUnknown["steps"]), row(true, true))
 	b.Apply().Error(t, `^There is no operator for Knative 1\.16$`, `It has charts of 1\.15, 1\.14, 1\.13`)
 	b.use(made, fmt.Sprintf("resource \"berth_knative_serving\" \"this\" {\ncrds_source = %q\nversion = \"1.15\"\ningress = { trusted_ips = [\"${terraform_data.made.output}.0.0/16\"] }\n}\n", b.crds))
 	b.MustPlan("-replace=terraform_data.made").Warning(t, `are put off to the apply$`, "Because `ingress` is not known yet")

@@ -87,8 +87,16 @@ func planKnativeServing(ctx context.Context, call *call[knativeServingModel]) er
 	if err != nil {
 		return err
 	}
-	// The operator's patch and the IngressClass may be other ones by the apply, which the runner would take for a fault.
-	plan.Version, plan.Steps = types.StringValue(outlook.Version), namesValue(ctx, outlook.Steps)
+	plan.Version = types.StringValue(outlook.Version)
+	if outlook.Moves() {
+		// Not as the output's value: the operator works by itself, so that the steps may be other ones a moment later, which
+		// the runner would take for a fault.
+		lines := make([]string, 0, len(outlook.Steps))
+		for i, text := range outlook.Steps {
+			lines = append(lines, fmt.Sprintf("%d. %s", i+1, text))
+		}
+		call.warn(fmt.Sprintf("What the apply does to Serving on cluster %q", call.cluster.Name()), "%s", strings.Join(lines, "\n"))
+	}
 	return nil
 }
 
@@ -161,7 +169,7 @@ func applyKnativeServing(ctx context.Context, call *call[knativeServingModel]) e
 	}
 	promised := *plan
 	plan.observe(ctx, &seen)
-	plan.Steps = namesValue(ctx, nil)
+	plan.Steps = namesValue(ctx, seen.Steps)
 	keepPromises(&promised, plan)
 	return nil
 }

@@ -122,7 +122,7 @@ func knativeServingOutputs() map[string]schema.Attribute {
 		},
 		"adopted": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "The parts that were there before berth, adopted or imported (`operator`, `serving`, `ingress`), which destroy leaves."},
 		"regions": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "The regions that share this Serving."},
-		"steps":   schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "In a plan what its apply does, in order; afterwards what the last apply did. Empty where the plan was put off to the apply."},
+		"steps":   schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What the last apply did, in order. Unknown in a plan that changes something, which tells the steps in a warning."},
 	}
 }
 

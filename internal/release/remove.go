@@ -211,7 +211,7 @@ func removeNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal R
 		return nil, nil
 	}
 	live, err := c.Fetch(ctx, cluster.Namespaces, "", ref.Namespace)
-	if err != nil || live == nil || !kube.Created(live) || kube.Inspect(live, removal.Terms.Owner).Standing != kube.Ours {
+	if err != nil || live == nil || !kube.Created(live) || !removal.Terms.Marked(live) {
 		return nil, err
 	}
 	if removal.Retain {
@@ -259,7 +259,7 @@ func unmarkNamespace(ctx context.Context, c *cluster.Cluster, ref Ref, removal R
 		return nil
 	}
 	live, err := c.Fetch(ctx, cluster.Namespaces, "", ref.Namespace)
-	if err != nil || live == nil || kube.Inspect(live, removal.Terms.Owner).Standing != kube.Ours {
+	if err != nil || live == nil || !removal.Terms.Marked(live) {
 		return err
 	}
 	return kube.Unmark(ctx, c, cluster.Namespaces, live)

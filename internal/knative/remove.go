@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -264,12 +265,19 @@ func (s Spec) removeNamespace(ctx context.Context, c *cluster.Cluster, removal R
 	return nil, err
 }
 
+// orphaned tells whether an object belongs to the KnativeServing, which is gone: the cluster collects it, by and by.
+func (s Spec) orphaned(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+		return owner.Kind == Servings.Kind && owner.Name == s.Name && strings.HasPrefix(owner.APIVersion, Servings.Group+"/")
+	})
+}
+
 // settled waits until the cluster has collected what belonged to Serving, and lists what is left.
 func (s Spec) settled(ctx context.Context, c *cluster.Cluster, removal Removal) ([]string, error) {
 	var left []string
 	changed := time.Now()
 	err := wait.PollUntilContextTimeout(ctx, settlingLook, settlingTime, true, func(ctx context.Context) (bool, error) {
-		now, err := kube.Leftovers(ctx, c, s.Namespace, removal.Terms)
+		now, err := kube.Leftovers(ctx, c, s.Namespace, removal.Terms, s.orphaned)
 		if !slices.Equal(now, left) {
 			left, changed = now, time.Now()
 		}

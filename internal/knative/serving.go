@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/chart"
@@ -149,10 +149,12 @@ func carryOwned(desired, live *unstructured.Unstructured) {
 	if live == nil {
 		return
 	}
-	owned := map[string]any{}
+	var owned []map[string]any
 	for _, entry := range live.GetManagedFields() {
-		if entry.Manager == kube.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil {
-			_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) // what cannot be read is carried by nobody
+		// By creating it too: the next apply takes that for its own.
+		fields := map[string]any{}
+		if entry.Manager == kube.FieldManager && entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil {
+			owned = append(owned, fields)
 		}
 	}
 	for _, field := range [][]string{
@@ -166,7 +168,11 @@ func carryOwned(desired, live *unstructured.Unstructured) {
 		for _, name := range field {
 			keys = append(keys, "f:"+name)
 		}
-		if _, ours, _ := unstructured.NestedFieldNoCopy(owned, keys...); !ours {
+		ours := slices.ContainsFunc(owned, func(fields map[string]any) bool {
+			_, found, _ := unstructured.NestedFieldNoCopy(fields, keys...)
+			return found
+		})
+		if !ours {
 			continue
 		}
 		path := append([]string{"spec"}, field...)

@@ -34,8 +34,8 @@ var byproducts = []schema.GroupKind{
 
 // Leftovers lists what in a namespace is not ours, volume claims included, each as Kind/name, sorted. An object is ours
 // when it carries the resource's mark, or when its owner references lead to one that does. What Kubernetes itself puts
-// into every namespace does not count, nor what is being deleted already. A kind that cannot be listed is an error, since nothing is known of its objects.
-func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, terms Terms) ([]string, error) {
+// into every namespace does not count, nor what is being deleted already. going tells of further objects that count as ours. A kind that cannot be listed is an error, since nothing is known of its objects.
+func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, terms Terms, going ...func(*unstructured.Unstructured) bool) ([]string, error) {
 	kinds, silent, err := c.NamespacedKinds(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func Leftovers(ctx context.Context, c *cluster.Cluster, namespace string, terms 
 	}
 	ours := map[types.UID]bool{}
 	for _, object := range all {
-		if terms.Marked(object) {
+		if terms.Marked(object) || slices.ContainsFunc(going, func(goes func(*unstructured.Unstructured) bool) bool { return goes(object) }) {
 			ours[object.GetUID()] = true
 		}
 	}

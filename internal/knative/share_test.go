@@ -112,7 +112,8 @@ func TestAggregate(t *testing.T) {
 }
 
 // Regions that come and go at once never overwrite each other: in the end there is just what those that stay want, the
-// maximum is the longest that there ever was, and the ingress was told the right timeout last (Y8, R79, R80, R108).
+// maximum is the longest that there ever was, and the ingress was told the right timeout last (Y8, R78 to R81,
+// R108).
 func TestRegionsAtOnce(t *testing.T) {
 	f := newServing(t, "at-once", `{config: {domain: {theirs.example.com: ""}}}`)
 	const regions = 8

@@ -63,9 +63,11 @@ const nothingApplied = "Nothing was applied."
 
 func appendWritten(detail string, written []string) string {
 	if len(written) > 0 {
+		// A refusal in the middle of something cannot know what came before it.
+		detail = strings.ReplaceAll(detail, " "+nothingApplied, "")
 		return fmt.Sprintf("%s\nApplied before this: %s.", detail, strings.Join(written, ", "))
 	}
-	if strings.HasPrefix(detail, "refusing:") && !strings.Contains(detail, nothingApplied) {
+	if strings.HasPrefix(detail, "refusing:") && !strings.Contains(detail, nothingApplied) && !strings.Contains(detail, "Nothing was deleted.") {
 		return strings.TrimRight(detail, "\n") + " " + nothingApplied
 	}
 	return detail

@@ -27,7 +27,8 @@ func writeOf(verb, resource, name string) func(fleettest.Request) bool {
 }
 
 // Killed between any two steps of an install, of an upgrade or of a destroy, Serving converges in the next run: no taint,
-// no second release or Serving, nothing stuck, nothing left to plan (X11, promise 5; acceptance 3 of issue 4). A life is
+// no second release or Serving, nothing stuck, nothing left to plan (X11, promise 5; acceptance 3 of issue 4). An upgrade of
+// the operator is one in place: the KnativeServing keeps its UID (R99). A life is
 // killed again and again at one boundary after the other, each of which the run before has not come to.
 func TestKnativeServingKilled_R104_X11(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 )
 
 // A Serving that regions share, on a cluster like k3s without a load balancer: its version is chosen once and kept (R11,
-// R13, R76); the foreign IngressClass is left alone (R47); a missing address is a warning (R25); what regions contribute
+// R13, R76, R77); the foreign IngressClass is left alone (R47); a missing address is a warning (R25); what regions contribute
 // never makes a diff and is never lowered (R79, R80, R108, Y8); an upgrade is for all of them, and leaves one stored
 // version in each CRD (R100 to R103, X8); and a destroy leaves what others need (R104 to R106, X7).
 func TestKnativeServingShared_R11_R25_R47_R79_R80_R103_R104_R105(t *testing.T) {

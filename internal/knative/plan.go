@@ -22,8 +22,6 @@ type Outlook struct {
 	// Version is Serving's minor version, and OperatorVersion that of the operator's chart, or of the operator that was
 	// found; both as the apply will leave them.
 	Version, OperatorVersion string
-	// IngressClass is the class that Traefik will serve; empty without Traefik.
-	IngressClass string
 	// Steps are what the apply will do, in order, in words.
 	Steps []string
 	// Warnings are what the user should know before the apply.
@@ -323,7 +321,6 @@ func (p *prepared) prepareIngress(ctx context.Context, charts Charts) error {
 	if err != nil {
 		return err
 	}
-	p.outlook.IngressClass = class
 	if class != TraefikRelease {
 		p.warn(fmt.Sprintf("IngressClass %q on cluster %q is somebody else's", TraefikRelease, p.c.Name()),
 			"It is left alone. Traefik of Serving serves the class %q; Knative's own routes do not depend on it.", class)

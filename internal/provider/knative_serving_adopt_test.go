@@ -31,6 +31,15 @@ func TestKnativeServingAdopted_R62_R96_R97_R98(t *testing.T) {
 	b.Plan().Error(t, `^Serving is installed on cluster "shared" already, under another name$`, `has KnativeServing/knative-serving/knative-serving, .*Set .namespace. and .name.`)
 	b.unwritten()
 
+	// Imported instead, it needs no adopt, and its plan is empty, with the operator where it was found.
+	elsewhere := newServingBench(t, b.cluster, unique("imports"))
+	elsewhere.serve(`ingress = { enabled = false }`)
+	elsewhere.MustImport(serving, "shared/knative-serving/knative-serving")
+	elsewhere.MustPlan()
+	elsewhere.MustApply() // crds_source is in no cluster
+	elsewhere.PlanIsEmpty()
+	same(t, "writes of an import", elsewhere.proxy.Writes(), 0)
+
 	b.serve("adopt = true")
 	plan := b.MustPlan()
 	same(t, "version", plan.Change(t, serving).After["version"], "1.14")

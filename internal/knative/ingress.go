@@ -28,7 +28,7 @@ const (
 // The keys are those of the chart's values.yaml at v40.3.0. Its values for the Knative provider end at the namespaces and
 // labels to watch, so that the entry points and Services are arguments; its ClusterRole grants what the provider needs as
 // soon as providers.knative is enabled.
-func (i Ingress) Values(class, namespace string, timeoutSeconds int) map[string]any {
+func (i IngressSpec) Values(class, namespace string, timeoutSeconds int) map[string]any {
 	values := map[string]any{
 		"experimental": map[string]any{"knative": true},
 		"providers": map[string]any{
@@ -79,7 +79,7 @@ func knativeArguments(namespace string) []any {
 
 // publicPort is an entry point that the load balancer shows. Being the default, it and not the private one takes the
 // Ingresses that name none.
-func (i Ingress) publicPort(exposed, timeoutSeconds int) map[string]any {
+func (i IngressSpec) publicPort(exposed, timeoutSeconds int) map[string]any {
 	trusted := func() map[string]any {
 		ips := []any{}
 		for _, ip := range i.TrustedIPs {

@@ -21,7 +21,7 @@ func TestIngressRendered(t *testing.T) {
 	install.ReleaseName, install.Namespace = TraefikRelease, "knative-serving"
 	install.DryRun, install.ClientOnly, install.Replace = true, true, true
 	install.KubeVersion = &chartutil.KubeVersion{Version: "v1.36.3", Major: "1", Minor: "36"}
-	ingress := Ingress{Image: "ghcr.io/mirror/traefik:v3.7.4", TrustedIPs: []string{"10.0.0.0/24", "10.0.1.0/24"}, ServiceAnnotations: map[string]string{"example.com/scheme": "internal"}}
+	ingress := IngressSpec{Image: "ghcr.io/mirror/traefik:v3.7.4", TrustedIPs: []string{"10.0.0.0/24", "10.0.1.0/24"}, ServiceAnnotations: map[string]string{"example.com/scheme": "internal"}}
 	rendered, err := install.Run(loaded, ingress.Values("traefik-knative", "knative-serving", 130))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // Traefik's values have the chart's own keys for all that it has keys for, and arguments for the rest; nothing calls home
 // (R25, R33, R47, R79).
 func TestIngressValues(t *testing.T) {
-	ingress := Ingress{
+	ingress := IngressSpec{
 		Image: "registry.example.com:5000/mirror/traefik:v3.7.4", TrustedIPs: []string{"10.0.0.0/24", "2001:db8::/64"},
 		ServiceAnnotations: map[string]string{"example.com/scheme": "internal"},
 	}
@@ -104,7 +104,7 @@ service:
   spec:
     type: LoadBalancer
 `)
-	plain := Ingress{}.Values("traefik", "knative-serving", 120)
+	plain := IngressSpec{}.Values("traefik", "knative-serving", 120)
 	if _, set := plain["image"]; set {
 		t.Error("without an image the chart's own is not left alone")
 	}

@@ -3,10 +3,7 @@
 // takes them apart in order.
 package knative
 
-import (
-	"github.com/berthdev/terraform-provider-berth/internal/chart"
-	"github.com/berthdev/terraform-provider-berth/internal/cluster"
-)
+import "github.com/berthdev/terraform-provider-berth/internal/cluster"
 
 // The kinds that this package reads and writes besides the built-in ones.
 var (
@@ -38,15 +35,3 @@ const (
 	TraefikRepository   = "https://traefik.github.io/charts"
 	TraefikChartVersion = "40.3.0"
 )
-
-// Ingress is Traefik as the ingress of Serving.
-type Ingress struct {
-	// Chart is Traefik's, loaded; at a removal and a read there is none.
-	Chart chart.Chart
-	// Image replaces the chart's own image: registry/repository:tag; empty for the chart's.
-	Image string
-	// TrustedIPs are the CIDRs of load balancers in front, whose PROXY protocol and X-Forwarded-* headers count (R33).
-	TrustedIPs []string
-	// ServiceAnnotations are those of Traefik's Service (R25), such as a cloud's load balancer reads.
-	ServiceAnnotations map[string]string
-}

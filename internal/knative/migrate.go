@@ -17,12 +17,28 @@ import (
 // versions out of status.storedVersions: otherwise a later release could not drop them. Knative's own Job for this does
 // the same; where it was quicker, nothing is left to do.
 func migrate(ctx context.Context, c *cluster.Cluster) error {
-	for _, name := range crdNames {
+	names, err := former(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		if err := retried(ctx, func() error { return migrateCRD(ctx, c, name) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// former are the CRDs of Serving that say of more than one version that objects may be stored in it.
+func former(ctx context.Context, c *cluster.Cluster) ([]string, error) {
+	crds, err := c.Select(ctx, CRDs, "", labelName+"=knative-serving", "")
+	var names []string
+	for _, crd := range crds {
+		if stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions"); len(stored) > 1 {
+			names = append(names, crd.GetName())
+		}
+	}
+	return names, err
 }
 
 // migrateCRD migrates one CRD; the error satisfies IsConflict where the CRD changed in the meantime.

@@ -113,7 +113,7 @@ func prepare(ctx context.Context, c *cluster.Cluster, spec Spec, charts Charts, 
 			return nil, err
 		}
 	}
-	if planning && p.installs {
+	if p.installs {
 		if err := p.checkPermissions(ctx); err != nil {
 			return nil, err
 		}
@@ -258,12 +258,12 @@ func (p *prepared) partTerms(claim release.Claim) kube.Terms {
 	return terms
 }
 
+// planPart checks one of the releases, at the apply too: all parts are checked before the first of them is written.
 func (p *prepared) planPart(ctx context.Context, part string, spec release.Spec, terms kube.Terms) error {
-	if !p.planning {
-		return nil
-	}
 	outlook, err := release.Plan(ctx, p.c, spec, terms)
-	p.outlook.Warnings = append(p.outlook.Warnings, outlook.Warnings...)
+	if p.planning {
+		p.outlook.Warnings = append(p.outlook.Warnings, outlook.Warnings...)
+	}
 	if outlook.Adopts && len(outlook.Changes) > 0 {
 		lines := make([]string, 0, len(outlook.Changes))
 		for _, key := range slices.Sorted(maps.Keys(outlook.Changes)) {
@@ -329,9 +329,8 @@ func (p *prepared) prepareIngress(ctx context.Context, charts Charts) error {
 	if err != nil {
 		return err
 	}
-	ingress := Ingress{Chart: loaded, Image: p.Ingress.Image, TrustedIPs: p.Ingress.TrustedIPs, ServiceAnnotations: p.Ingress.ServiceAnnotations}
 	spec := func(shared Shared) release.Spec {
-		part := partOf(p.traefikRef(), loaded, ingress.Values(class, p.Namespace, shared.EntryPointTimeout()))
+		part := partOf(p.traefikRef(), loaded, p.Ingress.Values(class, p.Namespace, shared.EntryPointTimeout()))
 		part.CreateNamespace = false
 		// Its Service is ready only with an address, which may never come (R25).
 		part.Wait = false
@@ -394,11 +393,11 @@ func (p *prepared) prepareServing(ctx context.Context, parts map[string]Part) er
 	default:
 		p.add(converge, makesSure+"%s and wait until it is ready", name)
 	}
-	former, err := p.formerVersions(ctx)
+	former, err := former(ctx, p.c)
 	if err != nil {
 		return err
 	}
-	if p.upgrades || former {
+	if p.upgrades || len(former) > 0 {
 		p.add(func(ctx context.Context) error { return migrate(ctx, p.c) }, "migrate the stored versions of Serving's CRDs")
 	}
 	if len(parts) > 0 {
@@ -449,32 +448,11 @@ func (p *prepared) prepareNamespace(ctx context.Context) error {
 		return err
 	}
 	p.c.Plan(cluster.Namespaces, "", p.Namespace)
-	p.add(p.ensureNamespace, "create Namespace/%s", p.Namespace)
+	ensure := func(ctx context.Context) error {
+		return release.EnsureNamespace(ctx, p.c, p.Namespace, p.terms.Owner)
+	}
+	p.add(ensure, "create Namespace/%s", p.Namespace)
 	return nil
-}
-
-// ensureNamespace creates Serving's namespace. It is marked as created, so that it goes with Serving when nothing else is in
-// it.
-func (p *prepared) ensureNamespace(ctx context.Context) error {
-	live, err := p.c.Fetch(ctx, cluster.Namespaces, "", p.Namespace)
-	if err != nil || live != nil && live.GetDeletionTimestamp() == nil {
-		return err
-	}
-	namespace := kube.Object{Kind: cluster.Namespaces, Desired: cluster.Namespaces.New("", p.Namespace)}
-	_, err = kube.ConvergeFrom(ctx, p.c, namespace, kube.Terms{Owner: p.terms.Owner}, live)
-	return err
-}
-
-// formerVersions tells whether a CRD of Serving still says that objects are stored in a version which it no longer stores.
-func (p *prepared) formerVersions(ctx context.Context) (bool, error) {
-	crds, err := p.c.Selected(ctx, CRDs, labelName+"=knative-serving")
-	for _, crd := range crds {
-		stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
-		if len(stored) > 1 {
-			return true, nil
-		}
-	}
-	return false, err
 }
 
 // live is the KnativeServing as it is now; nil also where its kind is gone, which goes with the operator.

@@ -2,7 +2,6 @@ package knative
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -238,7 +237,7 @@ func (f facts) servingStatus() string {
 }
 
 // Describe is how messages call the Serving of a Spec.
-func (s Spec) Describe() string { return fmt.Sprintf("%s/%s/%s", Servings.Kind, s.Namespace, s.Name) }
+func (s Spec) Describe() string { return kube.Name(Servings.Kind, s.Namespace, s.Name) }
 
 // ReadIngress is Traefik as its release says that it was asked for, whoever installed it; nil where there is no release.
 // What the release does not tell, such as where its chart came from, is left empty.

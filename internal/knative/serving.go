@@ -43,11 +43,16 @@ type OperatorSpec struct {
 	Repository, ChartVersion string
 }
 
-// IngressSpec is what Traefik shall be; see Ingress.
+// IngressSpec is what Traefik as the ingress of Serving shall be.
 type IngressSpec struct {
-	Repository, ChartVersion, Image string
-	TrustedIPs                      []string
-	ServiceAnnotations              map[string]string
+	// Repository and ChartVersion name its chart.
+	Repository, ChartVersion string
+	// Image replaces the chart's own image: registry/repository:tag; empty for the chart's.
+	Image string
+	// TrustedIPs are the CIDRs of load balancers in front, whose PROXY protocol and X-Forwarded-* headers count (R33).
+	TrustedIPs []string
+	// ServiceAnnotations are those of Traefik's Service (R25), such as a cloud's load balancer reads.
+	ServiceAnnotations map[string]string
 }
 
 // PutOff is the error of what cannot be known before the apply: What names it.

@@ -66,7 +66,7 @@ func (p *prepared) write(ctx context.Context, c *cluster.Cluster, spec Spec, ter
 		return err
 	}
 	if spec.CreateNamespace {
-		if err := ensureNamespace(ctx, c, spec.Namespace, terms.Owner); err != nil {
+		if err := EnsureNamespace(ctx, c, spec.Namespace, terms.Owner); err != nil {
 			return err
 		}
 	}
@@ -84,9 +84,9 @@ func (p *prepared) write(ctx context.Context, c *cluster.Cluster, spec Spec, ter
 	return p.release(ctx, c, spec, k, m)
 }
 
-// ensureNamespace creates the namespace of a release where it is missing. It is marked as created, so that it goes with
-// the release when nothing else is in it.
-func ensureNamespace(ctx context.Context, c *cluster.Cluster, name string, owner kube.Owner) error {
+// EnsureNamespace creates the namespace of a release, or of a resource that has releases among its parts, where it is
+// missing. It is marked as created, so that it goes with its owner when nothing else is in it.
+func EnsureNamespace(ctx context.Context, c *cluster.Cluster, name string, owner kube.Owner) error {
 	live, err := c.Exists(ctx, cluster.Namespaces, "", name)
 	if err != nil || live != nil && live.GetDeletionTimestamp() == nil {
 		return err

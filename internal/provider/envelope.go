@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -26,8 +27,19 @@ type definition[M any, P interface {
 	schema func(context.Context) schema.Schema
 	// object returns namespace and name of what the resource is about, for its mark, ID and identity.
 	object func(P) (namespace, name types.String)
+	// nameAttribute is the attribute that holds the name; "name" unless it is set.
+	nameAttribute string
 	// namespaced is set where the name is one within its namespace, which is then a part of the ID.
 	namespaced bool
+	// manager is set where a resource spans two clusters. It gives the place of the one that manages the other: calls are
+	// on that, while `cluster` and `cluster_uid` are of the other one, the member (see member.go).
+	manager func(P) seat
+	// memberDefault is the key that a resource with a manager means when it leaves `cluster` out, "" for none. Optional.
+	memberDefault func(P) string
+	// findMember finds the key of the member for an import by identity, which names only the manager. With a manager only.
+	findMember func(ctx context.Context, fleet *cluster.Fleet, manager *cluster.Cluster, namespace, name string) (string, error)
+	// deleteTimeout is what a destroy may take unless `timeouts` says otherwise; 0 is defaultTimeout.
+	deleteTimeout time.Duration
 	// knobs are attributes, besides the common ones, whose change touches only the state; `attribute.argument` is one of a
 	// nested attribute.
 	knobs []string
@@ -61,6 +73,8 @@ type definition[M any, P interface {
 // call is one call of a definition's function.
 type call[M any] struct {
 	cluster *cluster.Cluster
+	// member is the other cluster of a resource with a manager.
+	member member
 	// owner is who the marks of this resource name.
 	owner kube.Owner
 	// charts fetches charts.
@@ -139,20 +153,15 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 	ctx, record := cluster.WithRecord(ctx)
 
 	doing := fmt.Sprintf("Creating %s failed", e.describe(&plan))
-	c, uid, err := e.connect(ctx, base.Cluster.ValueString())
-	if err == nil {
-		if planned := base.ClusterUID; !planned.IsUnknown() && planned.ValueString() != uid {
-			err = wrongCluster(c, planned.ValueString(), uid)
-		}
-	}
+	c, other, err := e.connectAll(ctx, &plan, nil)
 	if err != nil {
 		addError(&resp.Diagnostics, doing, err, nil)
 		return
 	}
-	base.ID = e.importID(&plan)
-	base.ClusterUID, base.Drift = types.StringValue(uid), noDrift
+	uid := e.home(&plan).uid.ValueString()
+	base.ID, base.Drift = e.importID(&plan), noDrift
 	call := &call[M]{
-		cluster: c, owner: e.owner(c, &plan), charts: e.provider.charts, plan: &plan, config: &config, changing: true, diagnostics: &resp.Diagnostics,
+		cluster: c, member: other, owner: e.owner(c, &plan), charts: e.provider.charts, plan: &plan, config: &config, changing: true, diagnostics: &resp.Diagnostics,
 	}
 	defer e.provider.turns.take(uid + "/" + call.owner.String())()
 	if err := ended(ctx, doing, limit, e.create(ctx, call)); err != nil {
@@ -169,7 +178,7 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 	resp.Diagnostics.Append(call.private.write(ctx, resp.Private)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 	namespace, name := e.object(&plan)
-	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, *e.home(&plan).uid, namespace, name)
 }
 
 func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -180,13 +189,22 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 	}
 	base := P(&state).base()
 	// First, because a runner may have kept none, and then refuses any read that gives none, one that ends early included.
+	home := e.home(&state)
 	namespace, name := e.object(&state)
-	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, *home.uid, namespace, name)
 	if base.adrift() {
 		return
 	}
 	doing := fmt.Sprintf("Reading %s failed", e.describe(&state))
+	imported := home.uid.IsNull()
 	c, standing, err := e.find(ctx, &state)
+	pinned, at := home, c
+	var other member
+	if err == nil && standing == reached && e.manager != nil {
+		if other, standing, err = e.findOther(ctx, &state, false); standing == rebuilt {
+			pinned, at = memberSeat(base), other.cluster
+		}
+	}
 	switch {
 	case err != nil && e.provider.keepUnreachable && cluster.Unreachable(err):
 		resp.Diagnostics.AddWarning(fmt.Sprintf("%s was not refreshed", e.describe(&state)),
@@ -200,21 +218,20 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 	case standing == rebuilt:
 		resp.Diagnostics.AddWarning(fmt.Sprintf("%s leaves the state", e.describe(&state)),
 			fmt.Sprintf("It was pinned to the cluster with UID %s, and clusters[%q].uid now says that the cluster was rebuilt as %s. It is created afresh there.",
-				base.ClusterUID.ValueString(), c.Name(), c.PinnedUID()))
+				pinned.uid.ValueString(), at.Name(), at.PinnedUID()))
 		resp.State.RemoveResource(ctx)
 		return
 	}
-	imported := base.ClusterUID.IsNull()
 	kept := private{had: req.Private}
 	call := &call[M]{
-		cluster: c, owner: e.owner(c, &state), charts: e.provider.charts, state: &state, marked: kept.recall(ctx, keyMarked) != nil,
+		cluster: c, member: other, owner: e.owner(c, &state), charts: e.provider.charts, state: &state, marked: kept.recall(ctx, keyMarked) != nil,
 		private: kept, diagnostics: &resp.Diagnostics,
 	}
 	found := true
 	if imported {
 		uid, err := c.UID(ctx)
 		if err == nil {
-			base.ClusterUID = types.StringValue(uid)
+			*home.uid = types.StringValue(uid)
 			base.setDefaults()
 			found, err = e.adopt(ctx, call)
 		}
@@ -242,7 +259,7 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 	// Again, because an import learns the UID and the namespace from the cluster.
 	namespace, name = e.object(&state)
-	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, *home.uid, namespace, name)
 }
 
 func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
@@ -255,9 +272,9 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	}
 	base, was := P(&plan).base(), P(&state).base()
 	namespace, name := e.object(&plan)
-	setIdentity(ctx, resp.Identity, &resp.Diagnostics, was.ClusterUID, namespace, name)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, *e.home(&state).uid, namespace, name)
 	kind := e.changeOf(&config, &plan, &state)
-	if kind == stateOnly && base.Cluster.Equal(was.Cluster) {
+	if kind == stateOnly && e.samePlace(&plan, &state) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 		return
 	}
@@ -268,18 +285,16 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	ctx, record := cluster.WithRecord(ctx)
 
 	doing := fmt.Sprintf("Updating %s failed", e.describe(&plan))
-	c, uid, err := e.connect(ctx, base.Cluster.ValueString())
-	pinned := was.ClusterUID
+	pinned := &state
 	if was.adrift() {
-		pinned = base.ClusterUID
+		pinned = nil
 	}
-	if err == nil && !pinned.IsUnknown() && pinned.ValueString() != uid {
-		err = wrongCluster(c, pinned.ValueString(), uid)
-	}
+	c, other, err := e.connectAll(ctx, &plan, pinned)
 	if err != nil {
 		addError(&resp.Diagnostics, doing, err, nil)
 		return
 	}
+	uid := e.home(&plan).uid.ValueString()
 	if kind == stateOnly && !was.adrift() {
 		// The same cluster under another key.
 		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
@@ -288,11 +303,11 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	kept := private{had: req.Private}
 	base.Drift = noDrift
 	call := &call[M]{
-		cluster: c, owner: e.owner(c, &plan), charts: e.provider.charts, plan: &plan, state: &state, config: &config,
+		cluster: c, member: other, owner: e.owner(c, &plan), charts: e.provider.charts, plan: &plan, state: &state, config: &config,
 		changing: true, moved: was.adrift(), marked: kept.recall(ctx, keyMarked) != nil, private: kept, diagnostics: &resp.Diagnostics,
 	}
 	if call.moved {
-		base.ID, base.ClusterUID = e.importID(&plan), types.StringValue(uid)
+		base.ID = e.importID(&plan)
 	}
 	defer e.provider.turns.take(uid + "/" + call.owner.String())()
 	act := e.update
@@ -307,7 +322,7 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	}
 	resp.Diagnostics.Append(call.private.write(ctx, resp.Private)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
-	setIdentity(ctx, resp.Identity, &resp.Diagnostics, base.ClusterUID, namespace, name)
+	setIdentity(ctx, resp.Identity, &resp.Diagnostics, *e.home(&plan).uid, namespace, name)
 }
 
 func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -317,34 +332,47 @@ func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 		return
 	}
 	base := P(&state).base()
-	limit, diagnostics := base.Timeouts.Delete(ctx, defaultTimeout)
+	usual := defaultTimeout
+	if e.deleteTimeout > 0 {
+		usual = e.deleteTimeout
+	}
+	limit, diagnostics := base.Timeouts.Delete(ctx, usual)
 	resp.Diagnostics.Append(diagnostics...)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ctx, record := cluster.WithRecord(ctx)
 
 	doing := fmt.Sprintf("Destroying %s failed", e.describe(&state))
-	c, standing, err := e.find(ctx, &state)
-	if err == nil && standing == deferred {
+	home := e.home(&state)
+	c, where, err := e.find(ctx, &state)
+	var other member
+	if err == nil && where == reached && e.manager != nil {
+		// One that was rebuilt is as gone as one that is dead: what the manager has of it goes all the same.
+		var its standing
+		if other, its, err = e.findOther(ctx, &state, true); its == deferred {
+			where, home = deferred, memberSeat(base)
+		}
+	}
+	if err == nil && where == deferred {
 		err = &cluster.Problem{
-			Attribute: "cluster", Summary: doing,
-			Detail: fmt.Sprintf("The connection of cluster %q is not known, so nothing can be destroyed on it. Keep its entry in `clusters` known until its resources are destroyed.", base.Cluster.ValueString()),
+			Attribute: home.attribute, Summary: doing,
+			Detail: fmt.Sprintf("The connection of cluster %q is not known, so nothing can be destroyed on it. Keep its entry in `clusters` known until its resources are destroyed.", home.key.ValueString()),
 		}
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, doing, err, nil)
 		return
 	}
-	if standing == rebuilt {
+	if where == rebuilt {
 		// What was pinned to the old cluster went with it.
 		return
 	}
 	kept := private{had: req.Private}
 	call := &call[M]{
-		cluster: c, owner: e.owner(c, &state), state: &state, changing: true, marked: kept.recall(ctx, keyMarked) != nil,
+		cluster: c, member: other, owner: e.owner(c, &state), state: &state, changing: true, marked: kept.recall(ctx, keyMarked) != nil,
 		private: kept, diagnostics: &resp.Diagnostics,
 	}
-	defer e.provider.turns.take(base.ClusterUID.ValueString() + "/" + call.owner.String())()
+	defer e.provider.turns.take(e.home(&state).uid.ValueString() + "/" + call.owner.String())()
 	if err := ended(ctx, doing, limit, e.remove(ctx, call)); err != nil {
 		addError(&resp.Diagnostics, doing, err, record.Lines())
 	}
@@ -367,7 +395,7 @@ func (e *envelope[M, P]) nameOf(model P) string {
 // describe names a resource in messages, which must differ between resources: the runners fold equal ones together.
 func (e *envelope[M, P]) describe(model P) string {
 	where := ""
-	if key := model.base().Cluster.ValueString(); key != "" {
+	if key := e.home(model).key.ValueString(); key != "" {
 		where = fmt.Sprintf(" on cluster %q", key)
 	}
 	if name := e.nameOf(model); name != "" {
@@ -379,9 +407,13 @@ func (e *envelope[M, P]) describe(model P) string {
 // importID is the ID of a resource; unknown as long as a part of it is.
 func (e *envelope[M, P]) importID(model P) types.String {
 	namespace, name := e.object(model)
-	key := model.base().Cluster
-	if key.IsUnknown() || name.IsUnknown() || e.namespaced && namespace.IsUnknown() {
+	key, member := *e.home(model).key, model.base().Cluster
+	if key.IsUnknown() || member.IsUnknown() || name.IsUnknown() || e.namespaced && namespace.IsUnknown() {
 		return types.StringUnknown()
 	}
-	return types.StringValue(key.ValueString() + "/" + e.nameOf(model))
+	id := key.ValueString() + "/"
+	if e.manager != nil {
+		id += member.ValueString() + "/"
+	}
+	return types.StringValue(id + e.nameOf(model))
 }

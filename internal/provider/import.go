@@ -49,7 +49,10 @@ func (e *envelope[M, P]) ImportState(ctx context.Context, req resource.ImportSta
 	}
 	parts, form, example := strings.Split(id, "/"), "the cluster's key and the name with a slash between them", "my-name"
 	wanted := 2
-	if e.namespaced {
+	switch {
+	case e.manager != nil:
+		wanted, form, example = 3, "the managing cluster's key, the other cluster's key and the name with slashes between them", "eu-1/my-name"
+	case e.namespaced:
 		wanted, form, example = 3, "the cluster's key, the namespace and the name with slashes between them", "my-namespace/my-name"
 	}
 	if len(parts) != wanted || slices.Contains(parts, "") {
@@ -58,14 +61,24 @@ func (e *envelope[M, P]) ImportState(ctx context.Context, req resource.ImportSta
 				form, exampleKey(e.provider), example, kube.QuoteAll(e.provider.fleet.Names())))
 		return
 	}
-	key, name := parts[0], parts[wanted-1]
-	if _, err := e.provider.fleet.Cluster(key); err != nil {
-		addError(&resp.Diagnostics, fmt.Sprintf("Importing berth_%s %q failed", e.name, strings.Join(parts[1:], "/")), err, nil)
-		return
+	named := "name"
+	if e.nameAttribute != "" {
+		named = e.nameAttribute
 	}
-	values := map[string]string{"id": id, "cluster": key, "name": name}
-	if e.namespaced {
+	values := map[string]string{"id": id, "cluster": parts[0], named: parts[wanted-1]}
+	keys := parts[:1]
+	switch {
+	case e.manager != nil:
+		values["cluster"], values[e.manager(P(new(M))).attribute] = parts[1], parts[0]
+		keys = parts[:2]
+	case e.namespaced:
 		values["namespace"] = parts[1]
+	}
+	for _, key := range keys {
+		if _, err := e.provider.fleet.Cluster(key); err != nil {
+			addError(&resp.Diagnostics, fmt.Sprintf("Importing berth_%s %q failed", e.name, strings.Join(parts[1:], "/")), err, nil)
+			return
+		}
 	}
 	for attribute, value := range values {
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(attribute), value)...)
@@ -88,6 +101,14 @@ func (e *envelope[M, P]) importIdentity(ctx context.Context, req resource.Import
 	if err != nil {
 		addError(&resp.Diagnostics, "Importing by identity failed", err, nil)
 		return ""
+	}
+	if e.manager != nil {
+		key, err := e.findMember(ctx, e.provider.fleet, c, identity.Namespace.ValueString(), identity.Name.ValueString())
+		if err != nil {
+			addError(&resp.Diagnostics, "Importing by identity failed", err, nil)
+			return ""
+		}
+		return c.Name() + "/" + key + "/" + identity.Name.ValueString()
 	}
 	if e.namespaced {
 		return c.Name() + "/" + identity.Namespace.ValueString() + "/" + identity.Name.ValueString()

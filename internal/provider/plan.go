@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/defaults"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -68,12 +68,18 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 		call.changing = kind == onCluster
 	}
 	e.planCluster(ctx, call, kind, resp)
+	if e.manager != nil && !resp.Diagnostics.HasError() && (kind != stateOnly || !e.samePlace(&plan, state)) {
+		e.planMember(ctx, call, resp)
+		if call.state == nil {
+			P(&plan).base().ID = e.importID(&plan)
+		}
+	}
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	if state != nil && !call.moved {
 		// A key that was renamed differs only now that it is settled.
-		renamed := kind == none && !P(&plan).base().Cluster.Equal(P(state).base().Cluster)
+		renamed := kind == none && !e.samePlace(&plan, state)
 		call.stateOnly = kind == stateOnly || renamed
 		e.keepOutputs(call)
 		if call.changing {
@@ -109,35 +115,35 @@ func (e *envelope[M, P]) planError(plan P, changing bool, err error, resp *resou
 
 // planCluster settles `cluster`, `cluster_uid` and `id`, and connects where the connection is known.
 func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], kind change, resp *resource.ModifyPlanResponse) {
-	base, written := P(call.plan).base(), P(call.config).base()
-	if written.Cluster.IsNull() {
+	at, base := e.home(call.plan), P(call.plan).base()
+	if e.home(call.config).key.IsNull() {
 		key, err := e.provider.fleet.Default()
 		switch {
 		case errors.Is(err, cluster.ErrDeferred):
 			if call.state != nil {
-				base.Cluster = P(call.state).base().Cluster
+				*at.key = *e.home(call.state).key
 			}
 		case err != nil:
 			addError(&resp.Diagnostics, "No cluster", err, nil)
 			return
 		default:
-			base.Cluster = types.StringValue(key)
+			*at.key = types.StringValue(key)
 		}
 	}
-	if base.Cluster.IsUnknown() || base.Cluster.IsNull() {
+	if at.key.IsUnknown() || at.key.IsNull() {
 		e.putOff(call, "it is not known yet which cluster it is on")
 		return
 	}
-	if kind == stateOnly && base.Cluster.Equal(P(call.state).base().Cluster) {
+	if kind == stateOnly && at.key.Equal(*e.home(call.state).key) {
 		// The cluster may be dead: knobs must be changeable all the same.
 		return
 	}
 	if call.state == nil || call.moved {
 		base.ID = e.importID(call.plan)
 	}
-	c, err := e.provider.fleet.Cluster(base.Cluster.ValueString())
+	c, err := e.provider.fleet.Cluster(at.key.ValueString())
 	if errors.Is(err, cluster.ErrDeferred) {
-		e.putOff(call, fmt.Sprintf("the connection of cluster %q is not known yet", base.Cluster.ValueString()))
+		e.putOff(call, fmt.Sprintf("the connection of cluster %q is not known yet", at.key.ValueString()))
 		return
 	}
 	var uid string
@@ -149,25 +155,11 @@ func (e *envelope[M, P]) planCluster(ctx context.Context, call *call[M], kind ch
 		return
 	}
 	if call.state != nil && !call.moved {
-		e.planMove(call, c, uid, resp)
+		e.planMove(call, c, at, e.home(call.state), uid, resp)
 	} else {
-		base.ClusterUID = types.StringValue(uid)
+		*at.uid = types.StringValue(uid)
 	}
 	call.cluster = c
-}
-
-// planMove handles an update: the same cluster under another key is a change in place, another cluster replaces.
-func (e *envelope[M, P]) planMove(call *call[M], c *cluster.Cluster, uid string, resp *resource.ModifyPlanResponse) {
-	base, was := P(call.plan).base(), P(call.state).base()
-	if uid == was.ClusterUID.ValueString() {
-		return
-	}
-	if base.Cluster.Equal(was.Cluster) {
-		addError(&resp.Diagnostics, "Wrong cluster", wrongCluster(c, was.ClusterUID.ValueString(), uid), nil)
-		return
-	}
-	call.replaced = true
-	resp.RequiresReplace = append(resp.RequiresReplace, path.Root("cluster"))
 }
 
 // replaces tells whether what the state holds is another object than what the plan is about.
@@ -206,9 +198,19 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 	if where != reached {
 		return
 	}
+	var other member
+	if e.manager != nil {
+		if other, where, err = e.findOther(ctx, state, true); err != nil {
+			e.planError(state, true, err, resp)
+			return
+		}
+		if where != reached {
+			return
+		}
+	}
 	kept := private{had: req.Private}
 	call := &call[M]{
-		cluster: c, owner: e.owner(c, state), state: state, changing: true, marked: kept.recall(ctx, keyMarked) != nil,
+		cluster: c, member: other, owner: e.owner(c, state), state: state, changing: true, marked: kept.recall(ctx, keyMarked) != nil,
 		private: kept, diagnostics: &resp.Diagnostics,
 	}
 	if err := e.planDelete(ctx, call); err != nil {
@@ -220,7 +222,7 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 func (e *envelope[M, P]) keepOutputs(call *call[M]) {
 	plan, state, config := fieldsOf(call.plan), fieldsOf(call.state), fieldsOf(call.config)
 	for name := range e.shape.Attributes {
-		if !e.isOutput(name, config) || name == "drift" || name == "cluster" {
+		if !e.isOutput(name, config) || name == "drift" || e.isKey(name) {
 			continue
 		}
 		plan[name].Set(state[name])
@@ -243,7 +245,7 @@ func (e *envelope[M, P]) openOutputs(call *call[M]) {
 	}
 	plan, config := fieldsOf(call.plan), fieldsOf(call.config)
 	for name := range e.shape.Attributes {
-		if e.isOutput(name, config) && !slices.Contains([]string{"id", "cluster", "cluster_uid", "drift", "namespace"}, name) {
+		if e.isOutput(name, config) && !e.isKey(name) && !e.isKey(strings.TrimSuffix(name, "_uid")) && !slices.Contains([]string{"id", "drift", "namespace"}, name) {
 			plan[name].Set(unknownLike(plan[name]))
 		}
 	}
@@ -257,13 +259,13 @@ func (e *envelope[M, P]) changeOf(config, plan, state *M) change {
 	kind := none
 	planned, had, written := fieldsOf(plan), fieldsOf(state), fieldsOf(config)
 	for name := range e.shape.Attributes {
-		if name != "cluster" && e.isOutput(name, written) {
+		if !e.isKey(name) && e.isOutput(name, written) {
 			continue
 		}
 		if planned[name].Interface().(attr.Value).Equal(had[name].Interface().(attr.Value)) {
 			continue
 		}
-		if !slices.Contains(knobs, name) && !slices.Contains(e.knobs, name) && name != "cluster" && !e.differInKnobs(name, planned[name], had[name]) {
+		if !slices.Contains(knobs, name) && !slices.Contains(e.knobs, name) && !e.isKey(name) && !e.differInKnobs(name, planned[name], had[name]) {
 			return onCluster
 		}
 		kind = stateOnly

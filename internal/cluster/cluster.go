@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -41,6 +40,7 @@ type Cluster struct {
 	connectErr  error
 	context     string
 	config      *rest.Config
+	proxied     bool // the entry has a proxy of its own
 	transport   http.RoundTripper
 	dynamic     dynamic.Interface
 	metadata    metadata.Interface
@@ -50,6 +50,7 @@ type Cluster struct {
 	asked   sync.Mutex
 	askedAt time.Time
 
+	reach    reach
 	identity identity
 	version  memo[*version.Info]
 	allowed  memoMap[Permission, bool]
@@ -64,6 +65,11 @@ func newCluster(name string, entry Entry, settings Settings) *Cluster {
 	c := &Cluster{name: name, entry: entry, settings: settings}
 	c.snapshot.listings = map[scope]*listing{}
 	c.snapshot.lookups = map[Kind]int{}
+	c.reach.environment = proxyFromEnvironment()
+	if entry.PublicOnly {
+		attribute := "cluster"
+		c.reach.public.Store(&attribute)
+	}
 	return c
 }
 
@@ -111,7 +117,14 @@ func (c *Cluster) build() error {
 	config.UserAgent = c.settings.UserAgent
 	config.QPS = -1 // the server's priority and fairness is the limit, not ours
 	config.Timeout = requestTimeout
-	config.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	config.Dial = c.dial
+	c.proxied = config.Proxy != nil
+	if c.reach.public.Load() != nil {
+		if err := c.checkServer(config.Host, c.proxied); err != nil {
+			return err
+		}
+	}
+	config.Proxy = c.throughProxy(config.Proxy)
 	config.WarningHandler = rest.NoWarnings{}
 	config.Wrap(WrapTransport)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &tracer{next: next, cluster: c} })
@@ -247,6 +260,12 @@ type tracer struct {
 }
 
 func (t *tracer) RoundTrip(request *http.Request) (*http.Response, error) {
+	if err := t.cluster.mayAsk(); err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close() // whoever is given a request closes it, whatever comes of it
+		}
+		return nil, err
+	}
 	start := time.Now()
 	response, err := t.next.RoundTrip(request)
 	if trace := t.cluster.settings.Trace; trace != nil {

@@ -82,6 +82,9 @@ type classification struct {
 // and returns any other error (a refusal, a conflict, an interrupt) as it is. The configuration is the one the client
 // was made of; with nil, less can be said.
 func Classify(clusterName string, config *rest.Config, err error) error {
+	if refusal, ok := errors.AsType[*refusedDial](err); ok {
+		return refusal.problem // without the request around it
+	}
 	var connection *ConnectionError
 	var problem *Problem
 	if err == nil || errors.As(err, &connection) || errors.As(err, &problem) || errors.Is(err, context.Canceled) {

@@ -32,6 +32,12 @@ type Entry struct {
 	Exec                 *Exec
 
 	UID string // UID of the kube-system namespace that the entry must lead to
+
+	// PublicOnly forbids every address that is not a public one, when it is dialled too (I66), and proxies, which would
+	// dial in our place.
+	PublicOnly bool
+
+	disableCompression bool // as a kubeconfig has it; no attribute
 }
 
 // Exec is a credential plugin in the sense of client.authentication.k8s.io. Env reaches this plugin only: it is never
@@ -126,6 +132,7 @@ func (e Entry) validateHost() []Problem {
 		report("host", "host is not the address of an API server",
 			"%s %s. Set it to an https URL such as https://203.0.113.10:6443, or to host:port.", quoted(maskURL(e.Host)), err)
 	}
+	problems = append(problems, e.validatePublic()...)
 	if e.Insecure && e.ClusterCACertificate != "" {
 		report("insecure", "insecure and cluster_ca_certificate exclude each other",
 			"insecure turns off the verification that cluster_ca_certificate is for. Remove insecure to verify the API server, which is what you want anywhere but on a throw-away cluster.")
@@ -142,6 +149,31 @@ func (e Entry) validateHost() []Problem {
 		}
 	}
 	return append(problems, e.validateCredential()...)
+}
+
+// validatePublic finds what public_only excludes on the face of it.
+func (e Entry) validatePublic() []Problem {
+	var problems []Problem
+	if !e.PublicOnly {
+		return nil
+	}
+	if e.ProxyURL != "" {
+		problems = append(problems, Problem{
+			Attribute: "proxy_url", Summary: "public_only and proxy_url exclude each other",
+			Detail: "The proxy would dial in berth's place, so berth could not see whether the address is public. Remove one of the two.",
+		})
+	}
+	if server, err := parseServer(e.Host); err == nil {
+		if parsed, err := url.Parse(server); err == nil {
+			if err := publicHost(parsed.Hostname()); err != nil {
+				problems = append(problems, Problem{
+					Attribute: "host", Summary: "host is not a public address",
+					Detail: fmt.Sprintf("The entry has public_only, but %s %s. Set host to the API server's public address, or remove public_only.", quoted(parsed.Hostname()), err),
+				})
+			}
+		}
+	}
+	return problems
 }
 
 func (e Entry) validateCredential() []Problem {

@@ -18,24 +18,26 @@ type Kind struct {
 
 // The built-in kinds that berth reads or writes.
 var (
-	Namespaces          = Kind{Version: "v1", Resource: "namespaces", Kind: "Namespace"}
-	Nodes               = Kind{Version: "v1", Resource: "nodes", Kind: "Node"}
-	Pods                = Kind{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
-	Secrets             = Kind{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
-	ConfigMaps          = Kind{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}
-	Services            = Kind{Version: "v1", Resource: "services", Kind: "Service", Namespaced: true}
-	ServiceAccounts     = Kind{Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount", Namespaced: true}
-	Events              = Kind{Version: "v1", Resource: "events", Kind: "Event", Namespaced: true}
-	ResourceQuotas      = Kind{Version: "v1", Resource: "resourcequotas", Kind: "ResourceQuota", Namespaced: true}
-	Deployments         = Kind{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true}
-	DaemonSets          = Kind{Group: "apps", Version: "v1", Resource: "daemonsets", Kind: "DaemonSet", Namespaced: true}
-	ReplicaSets         = Kind{Group: "apps", Version: "v1", Resource: "replicasets", Kind: "ReplicaSet", Namespaced: true}
-	StatefulSets        = Kind{Group: "apps", Version: "v1", Resource: "statefulsets", Kind: "StatefulSet", Namespaced: true}
-	Jobs                = Kind{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true}
-	PriorityClasses     = Kind{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses", Kind: "PriorityClass"}
-	StorageClasses      = Kind{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses", Kind: "StorageClass"}
-	ClusterRoles        = Kind{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles", Kind: "ClusterRole"}
-	ClusterRoleBindings = Kind{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings", Kind: "ClusterRoleBinding"}
+	Namespaces             = Kind{Version: "v1", Resource: "namespaces", Kind: "Namespace"}
+	Nodes                  = Kind{Version: "v1", Resource: "nodes", Kind: "Node"}
+	Pods                   = Kind{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+	Secrets                = Kind{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
+	ConfigMaps             = Kind{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}
+	Services               = Kind{Version: "v1", Resource: "services", Kind: "Service", Namespaced: true}
+	ServiceAccounts        = Kind{Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount", Namespaced: true}
+	Events                 = Kind{Version: "v1", Resource: "events", Kind: "Event", Namespaced: true}
+	ResourceQuotas         = Kind{Version: "v1", Resource: "resourcequotas", Kind: "ResourceQuota", Namespaced: true}
+	Deployments            = Kind{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true}
+	DaemonSets             = Kind{Group: "apps", Version: "v1", Resource: "daemonsets", Kind: "DaemonSet", Namespaced: true}
+	ReplicaSets            = Kind{Group: "apps", Version: "v1", Resource: "replicasets", Kind: "ReplicaSet", Namespaced: true}
+	StatefulSets           = Kind{Group: "apps", Version: "v1", Resource: "statefulsets", Kind: "StatefulSet", Namespaced: true}
+	Jobs                   = Kind{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true}
+	PriorityClasses        = Kind{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses", Kind: "PriorityClass"}
+	StorageClasses         = Kind{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses", Kind: "StorageClass"}
+	PersistentVolumes      = Kind{Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume"}
+	PersistentVolumeClaims = Kind{Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true}
+	ClusterRoles           = Kind{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles", Kind: "ClusterRole"}
+	ClusterRoleBindings    = Kind{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings", Kind: "ClusterRoleBinding"}
 )
 
 // GVR is the group, version and resource by which client-go names the kind.

@@ -23,28 +23,7 @@ const execExtension = "client.authentication.k8s.io/exec"
 // entry, the file, the cause and the remedy; it never falls back to anything the entry does not name (X1). Client-side
 // rate limiting is off: the server's priority and fairness is the limit.
 func (e Entry) RESTConfig(name string) (*rest.Config, string, error) {
-	label := "clusters[" + quoted(name) + "]"
-	if problems := e.Validate(); len(problems) > 0 {
-		return nil, "", labelled(label, problems)
-	}
-	var (
-		from    = origin{label: label, attribute: "kubeconfig"}
-		content = []byte(e.Kubeconfig)
-		found   *connection
-		err     error
-	)
-	switch {
-	case strings.TrimSpace(e.Host) != "":
-		from = origin{label: label, attribute: "host", host: true}
-		found, err = e.hostConnection()
-	case strings.TrimSpace(e.KubeconfigPath) != "":
-		if from, content, err = readKubeconfig(label, e.KubeconfigPath); err != nil {
-			return nil, "", err
-		}
-		fallthrough
-	default:
-		found, err = from.parse(content, e.Context)
-	}
+	from, found, err := e.describe(name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -53,6 +32,26 @@ func (e Entry) RESTConfig(name string) (*rest.Config, string, error) {
 	}
 	config, err := from.restConfig(found)
 	return config, found.context, err
+}
+
+// describe gives the connection of the entry of a name as it is written, and where that is.
+func (e Entry) describe(name string) (from origin, found *connection, err error) {
+	label := "clusters[" + quoted(name) + "]"
+	if problems := e.Validate(); len(problems) > 0 {
+		return origin{}, nil, labelled(label, problems)
+	}
+	from, content := origin{label: label, attribute: "kubeconfig"}, []byte(e.Kubeconfig)
+	switch {
+	case strings.TrimSpace(e.Host) != "":
+		found, err = e.hostConnection()
+		return origin{label: label, attribute: "host", host: true}, found, err
+	case strings.TrimSpace(e.KubeconfigPath) != "":
+		if from, content, err = readKubeconfig(label, e.KubeconfigPath); err != nil {
+			return from, nil, err
+		}
+	}
+	found, err = from.parse(content, e.Context)
+	return from, found, err
 }
 
 func labelled(label string, problems []Problem) error {
@@ -72,6 +71,7 @@ func (e Entry) hostConnection() (*connection, error) {
 	found := &connection{
 		cluster: clientcmdv1.Cluster{
 			Server: e.Host, TLSServerName: e.TLSServerName, InsecureSkipTLSVerify: e.Insecure, ProxyURL: e.ProxyURL,
+			DisableCompression: e.disableCompression,
 		},
 		user: clientcmdv1.AuthInfo{Token: e.Token},
 	}
@@ -118,6 +118,14 @@ func (o origin) at(attribute string) string {
 
 // complete checks a connection and reads the files that it names into it.
 func (o origin) complete(found *connection) error {
+	if err := o.completeCluster(found); err != nil {
+		return err
+	}
+	return o.completeUser(found)
+}
+
+// completeCluster is complete for all but the credential.
+func (o origin) completeCluster(found *connection) error {
 	cluster := &found.cluster
 	server, err := parseServer(cluster.Server)
 	if err != nil {
@@ -135,10 +143,7 @@ func (o origin) complete(found *connection) error {
 				o.field(found, "proxy_url", "proxy-url", ""), quoted(maskURL(cluster.ProxyURL)), err)
 		}
 	}
-	if err := o.completeCA(found); err != nil {
-		return err
-	}
-	return o.completeUser(found)
+	return o.completeCA(found)
 }
 
 func (o origin) completeCA(found *connection) error {

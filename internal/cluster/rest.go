@@ -20,7 +20,10 @@ func (c *Cluster) ToRESTConfig() (*rest.Config, error) {
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
-	return &rest.Config{Host: c.config.Host, Transport: c.transport, UserAgent: c.config.UserAgent, QPS: -1, Timeout: requestTimeout}, nil
+	return &rest.Config{
+		Host: c.config.Host, Transport: c.transport, Dial: c.dial, Proxy: c.besides,
+		UserAgent: c.config.UserAgent, QPS: -1, Timeout: requestTimeout,
+	}, nil
 }
 
 // ToDiscoveryClient is the cluster's one discovery, which asks the API server once.

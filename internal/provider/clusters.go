@@ -29,6 +29,7 @@ type clusterModel struct {
 	ClientKey            types.String `tfsdk:"client_key"`
 	Exec                 *execModel   `tfsdk:"exec"`
 	UID                  types.String `tfsdk:"uid"`
+	PublicOnly           types.Bool   `tfsdk:"public_only"`
 }
 
 type execModel struct {
@@ -78,6 +79,12 @@ func clustersAttribute() schema.Attribute {
 			},
 			"uid": text("The UID of the cluster's `kube-system` namespace. When set, the entry refuses to lead to any other cluster. " +
 				"When a cluster was rebuilt, set it to the new UID: what was pinned to the old one leaves the state and is created afresh."),
+			"public_only": schema.BoolAttribute{
+				Optional: true,
+				MarkdownDescription: "Dial public addresses only: never a private, loopback, link-local or otherwise special one, whatever the API server's name resolves to at that moment. For clusters that others bring. " +
+					"A proxy would dial in berth's place, so `proxy_url`, a kubeconfig's `proxy-url` and a proxy of the environment (`HTTPS_PROXY`) are refused; `NO_PROXY` takes the cluster out of the latter. " +
+					"What an `exec` plugin connects to is not looked at. Default `false`.",
+			},
 		}},
 	}
 }
@@ -121,6 +128,7 @@ func (m clusterModel) entry() cluster.Entry {
 		Host: m.Host.ValueString(), ClusterCACertificate: m.ClusterCACertificate.ValueString(), Insecure: m.Insecure.ValueBool(),
 		TLSServerName: m.TLSServerName.ValueString(), ProxyURL: m.ProxyURL.ValueString(), Token: m.Token.ValueString(),
 		ClientCertificate: m.ClientCertificate.ValueString(), ClientKey: m.ClientKey.ValueString(), UID: m.UID.ValueString(),
+		PublicOnly: m.PublicOnly.ValueBool(),
 	}
 	if m.Exec != nil {
 		entry.Exec = &cluster.Exec{APIVersion: m.Exec.APIVersion.ValueString(), Command: m.Exec.Command.ValueString(), Env: map[string]string{}}

@@ -36,6 +36,8 @@ type definition[M any, P interface {
 	manager func(P) seat
 	// memberDefault is the key that a resource with a manager means when it leaves `cluster` out, "" for none. Optional.
 	memberDefault func(P) string
+	// memberGuard is asked before the member is dialled for the first time. Optional.
+	memberGuard func(ctx context.Context, model P, member *cluster.Cluster) error
 	// findMember finds the key of the member for an import by identity, which names only the manager. With a manager only.
 	findMember func(ctx context.Context, fleet *cluster.Fleet, manager *cluster.Cluster, namespace, name string) (string, error)
 	// deleteTimeout is what a destroy may take unless `timeouts` says otherwise; 0 is defaultTimeout.
@@ -75,6 +77,8 @@ type call[M any] struct {
 	cluster *cluster.Cluster
 	// member is the other cluster of a resource with a manager.
 	member member
+	// fleet are all clusters of the provider's configuration.
+	fleet *cluster.Fleet
 	// owner is who the marks of this resource name.
 	owner kube.Owner
 	// charts fetches charts.
@@ -161,6 +165,7 @@ func (e *envelope[M, P]) Create(ctx context.Context, req resource.CreateRequest,
 	uid := e.home(&plan).uid.ValueString()
 	base.ID, base.Drift = e.importID(&plan), noDrift
 	call := &call[M]{
+		fleet:   e.provider.fleet,
 		cluster: c, member: other, owner: e.owner(c, &plan), charts: e.provider.charts, plan: &plan, config: &config, changing: true, diagnostics: &resp.Diagnostics,
 	}
 	defer e.provider.turns.take(uid + "/" + call.owner.String())()
@@ -224,6 +229,7 @@ func (e *envelope[M, P]) Read(ctx context.Context, req resource.ReadRequest, res
 	}
 	kept := private{had: req.Private}
 	call := &call[M]{
+		fleet:   e.provider.fleet,
 		cluster: c, member: other, owner: e.owner(c, &state), charts: e.provider.charts, state: &state, marked: kept.recall(ctx, keyMarked) != nil,
 		private: kept, diagnostics: &resp.Diagnostics,
 	}
@@ -303,6 +309,7 @@ func (e *envelope[M, P]) Update(ctx context.Context, req resource.UpdateRequest,
 	kept := private{had: req.Private}
 	base.Drift = noDrift
 	call := &call[M]{
+		fleet:   e.provider.fleet,
 		cluster: c, member: other, owner: e.owner(c, &plan), charts: e.provider.charts, plan: &plan, state: &state, config: &config,
 		changing: true, moved: was.adrift(), marked: kept.recall(ctx, keyMarked) != nil, private: kept, diagnostics: &resp.Diagnostics,
 	}
@@ -369,6 +376,7 @@ func (e *envelope[M, P]) Delete(ctx context.Context, req resource.DeleteRequest,
 	}
 	kept := private{had: req.Private}
 	call := &call[M]{
+		fleet:   e.provider.fleet,
 		cluster: c, member: other, owner: e.owner(c, &state), state: &state, changing: true, marked: kept.recall(ctx, keyMarked) != nil,
 		private: kept, diagnostics: &resp.Diagnostics,
 	}

@@ -70,6 +70,11 @@ type member struct {
 func (e *envelope[M, P]) connectAll(ctx context.Context, plan, state P) (*cluster.Cluster, member, error) {
 	var found []*cluster.Cluster
 	for i, one := range e.seats(plan) {
+		if i > 0 {
+			if err := e.guard(ctx, plan); err != nil {
+				return nil, member{}, err
+			}
+		}
 		c, uid, err := e.connect(ctx, one)
 		if err != nil {
 			return nil, member{}, err
@@ -95,6 +100,9 @@ func (e *envelope[M, P]) connectAll(ctx context.Context, plan, state P) (*cluste
 // may be another cluster by the word of its entry.
 func (e *envelope[M, P]) findOther(ctx context.Context, model P, destroying bool) (member, standing, error) {
 	at := memberSeat(model.base())
+	if err := e.guard(ctx, model); err != nil {
+		return member{}, reached, err
+	}
 	c, where, err := e.findAt(ctx, at)
 	var connection *cluster.ConnectionError
 	if err != nil && (cluster.Unreachable(err) || destroying && c != nil && errors.As(err, &connection)) {
@@ -117,6 +125,15 @@ func (e *envelope[M, P]) findOther(ctx context.Context, model P, destroying bool
 		*at.uid = types.StringValue(uid)
 	}
 	return member{cluster: c}, where, nil
+}
+
+// guard asks the resource whether its member may be dialled at all.
+func (e *envelope[M, P]) guard(ctx context.Context, model P) error {
+	c, err := e.provider.fleet.Cluster(model.base().Cluster.ValueString())
+	if e.memberGuard == nil || err != nil {
+		return nil //nolint:nilerr // a key without a cluster is not dialled, and told elsewhere
+	}
+	return e.memberGuard(ctx, model, c)
 }
 
 // planMember settles `cluster` and `cluster_uid` of a resource with a manager, and connects where that is possible. A
@@ -148,6 +165,9 @@ func (e *envelope[M, P]) planMember(ctx context.Context, call *call[M], resp *re
 		return
 	}
 	var uid string
+	if err == nil {
+		err = e.guard(ctx, call.plan)
+	}
 	if err == nil {
 		uid, err = c.UID(ctx)
 	}

@@ -51,6 +51,7 @@ func (e *envelope[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	}
 	kept := private{had: req.Private}
 	call := &call[M]{
+		fleet:  e.provider.fleet,
 		charts: e.provider.charts, plan: &plan, state: state, config: &config, changing: true,
 		marked: kept.recall(ctx, keyMarked) != nil, private: kept, diagnostics: &resp.Diagnostics,
 	}
@@ -210,6 +211,7 @@ func (e *envelope[M, P]) planDestroy(ctx context.Context, req resource.ModifyPla
 	}
 	kept := private{had: req.Private}
 	call := &call[M]{
+		fleet:   e.provider.fleet,
 		cluster: c, member: other, owner: e.owner(c, state), state: state, changing: true, marked: kept.recall(ctx, keyMarked) != nil,
 		private: kept, diagnostics: &resp.Diagnostics,
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/function"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
@@ -28,9 +29,10 @@ func New(version string) func() provider.Provider {
 type berth struct{ version string }
 
 var (
-	_ provider.Provider                   = (*berth)(nil)
-	_ provider.ProviderWithFunctions      = (*berth)(nil)
-	_ provider.ProviderWithValidateConfig = (*berth)(nil)
+	_ provider.Provider                       = (*berth)(nil)
+	_ provider.ProviderWithEphemeralResources = (*berth)(nil)
+	_ provider.ProviderWithFunctions          = (*berth)(nil)
+	_ provider.ProviderWithValidateConfig     = (*berth)(nil)
 )
 
 // configured is what a configured provider hands to its resources and data sources.
@@ -123,15 +125,19 @@ func (p *berth) Configure(ctx context.Context, req provider.ConfigureRequest, re
 	settings.Trace = func(ctx context.Context, message string, fields map[string]any) { tflog.Trace(ctx, message, fields) }
 	settings.Progress = progress
 	ready := &configured{fleet: cluster.NewFleet(settings), charts: sources, keepUnreachable: model.OnUnreachable.ValueString() == "warn"}
-	resp.ResourceData, resp.DataSourceData = ready, ready
+	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData = ready, ready, ready
 }
 
 func (*berth) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newPriorityClass, newInstance, newRelease, newKnativeServing}
+	return []func() resource.Resource{newPriorityClass, newInstance, newRelease, newKnativeServing, newClusterAccess, newRegistered}
 }
 
 func (*berth) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{newPreflight, newNodes, newQuota, newKnativeVersions}
+}
+
+func (*berth) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
+	return []func() ephemeral.EphemeralResource{newKubeconfigEphemeral}
 }
 
 func (*berth) Functions(context.Context) []func() function.Function {

@@ -56,10 +56,34 @@ func TestProviderValidation(t *testing.T) {
 	refused(entry("host = \"https://a.example\"\ntoken = \"abcdefgh\"\nclient_key = \"k\""), "The entry has more than one credential", "Keep exactly one of token, client_certificate with client_key, and exec")
 	refused(entry(`host = "https://a.example"`), "host needs a credential", "Set exactly one of token, client_certificate with client_key, and exec")
 	refused(entry("host = \"http://a.example\"\ntoken = \"abcdefgh\""), "host is not the address of an API server", "uses http, which would send the credential in clear text")
+	refused(entry("host = \"https://10.0.0.1\"\ntoken = \"abcdefgh\"\npublic_only = true"), `^clusters\["a"\]: host is not a public address$`,
+		`"10.0.0.1" is private \(10.0.0.0/8, RFC 1918\)\. Set host to the API server's public address, or remove public_only`)
+	refused(entry("host = \"https://a.example\"\ntoken = \"abcdefgh\"\npublic_only = true\nproxy_url = \"http://p:1\""), "public_only and proxy_url exclude each other", "would dial in berth's place")
 	refused(providerBlock("a/b", clusters{}), "`owner` is not valid", "has a slash, which parts the owner from the resource on ownership marks")
 	refused(providerBlock("team", clusters{}, `on_unreachable = "ignore"`), "Invalid Attribute Value", `on_unreachable value must be one of`)
 	refused(providerBlock("team", clusters{}, `progress_file = "/no/such/folder/file"`), "The progress file cannot be written", "Name a file in a folder that exists")
 	refused(entry("kubeconfig_path = \"/no/such/kubeconfig\"\ncontext = \"x\""), `^clusters\["a"\]: the kubeconfig file does not exist`, `/no/such/kubeconfig`)
+}
+
+// An entry with public_only dials no private address, whatever on_unreachable says: it is no cluster that does not answer
+// (I66).
+func TestPublicOnly(t *testing.T) {
+	t.Parallel()
+	tofutest.EachRunner(t, func(t *testing.T, runner string) {
+		b := newBench(t, tofutest.Options{Runner: runner})
+		name := unique("public")
+		admin := b.proxy.AdminKubeconfig()
+		for what, body := range map[string]string{"content": byContent(admin), "path": byPath(t, admin)} {
+			b.Write("main.tf", providerBlock(b.owner, clusters{"shared": body + "\npublic_only = true"}, `on_unreachable = "warn"`)+class("this", name, `cluster = "shared"`))
+			plan := b.Plan()
+			plan.Error(t, `^Cluster "shared" has no public address$`, `clusters\["shared"\] leads to https://`, `loopback`, "The entry has public_only", "Nothing was applied")
+			same(t, "requests by "+what, len(b.proxy.Requests()), 0)
+		}
+		b.Write("main.tf", providerBlock(b.owner, clusters{"shared": byContent(admin) + "\npublic_only = false"})+class("this", name, `cluster = "shared"`))
+		b.MustApply()
+		b.PlanIsEmpty()
+		b.MustDestroy()
+	})
 }
 
 // Each kind of entry leads to the cluster, and the environment of one entry's plugin does not reach another's. What

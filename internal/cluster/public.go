@@ -129,11 +129,12 @@ func (c *Cluster) mayDial(address string) error {
 	if reason == nil {
 		return nil
 	}
-	// It is noted before the question whether it is allowed, as RequirePublic forbids it before it looks here: one of
-	// the two sees the other.
-	c.reach.private.CompareAndSwap(nil, &to)
 	if c.reach.public.Load() == nil {
-		return nil
+		c.reach.private.CompareAndSwap(nil, &to)
+		// Asked once more: RequirePublic forbids it before it looks for what was noted, so one of the two sees the other.
+		if c.reach.public.Load() == nil {
+			return nil
+		}
 	}
 	return &refusedDial{c.notPublic(c.config.Host, to.Addr().String(), reason)}
 }

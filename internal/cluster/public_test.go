@@ -138,6 +138,12 @@ func TestRebinding(t *testing.T) {
 				t.Errorf("%d connections to this machine", n)
 			}
 			requireRefused(t, c.RequirePublic(t.Context()), "org", noPublicAddress, "127.0.0.1")
+
+			// What was refused was not dialled, so it is no stain once the name is right again.
+			dns.say(addresses("93.184.216.34")...)
+			if err := errors.Join(c.RequirePublic(t.Context()), c.mayAsk()); err != nil {
+				t.Errorf("a public address again: %v", err)
+			}
 		})
 	}
 }

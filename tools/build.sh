@@ -14,7 +14,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/.bin
 kubernetes_version=v1.36.3
-default="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok knative-operator tofu"
+default="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok knative-operator argocd redis kueue kueue-0.15 jobset tofu"
 
 # The module folder below tools/ and the package of a program.
 package_of() { # NAME
@@ -23,6 +23,9 @@ package_of() { # NAME
     etcd) echo etcd go.etcd.io/etcd/server/v3 ;;
     kwok) echo kwok sigs.k8s.io/kwok/cmd/kwok ;;
     knative-operator) echo knative ./operator ;; # tools/knative/operator says why it is not the module's own main
+    argocd | redis) echo "$1" . ;;
+    kueue | kueue-0.15) echo "$1" sigs.k8s.io/kueue/cmd/kueue ;;
+    jobset) echo jobset sigs.k8s.io/jobset ;;
     kube-apiserver | kube-controller-manager | kube-scheduler | kubectl) echo kubernetes "k8s.io/kubernetes/cmd/$1" ;;
     tfplugindocs) echo tfplugindocs github.com/hashicorp/terraform-plugin-docs/cmd/tfplugindocs ;;
     golangci-lint) echo golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
@@ -63,6 +66,10 @@ build() { # NAME[@VERSION]
     local major minor stamp=k8s.io/component-base/version
     IFS=. read -r major minor _ <<<"${version#v}"
     ldflags="$ldflags -X $stamp.gitVersion=$version -X $stamp.gitMajor=$major -X $stamp.gitMinor=$minor"
+  fi
+  if [[ $folder == kueue* ]]; then
+    # Where it puts a certificate of its own is fixed at /visibility; so it is in the working directory.
+    ldflags="$ldflags -X sigs.k8s.io/kueue/pkg/visibility.certDir=visibility"
   fi
   local want
   want=$(fingerprint "$folder" "$ldflags")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main jobs on real control planes: check a shared cluster, put an instance on it, let it drift, repair it, import
-# it, refuse what must not be; make a second cluster one for functions, with Knative Serving, and upgrade it; and take
-# both apart. `make demo` builds what this needs and runs it.
+# it, refuse what must not be; make a second cluster one for functions, with Knative Serving, and upgrade it; register it
+# with the Argo CD of the first; and take all of it apart. `make demo` builds what this needs and runs it.
 #
 #   DEMO_KEEP=1   leave the clusters up at the end and say how to go on
 set -euo pipefail
@@ -50,7 +50,7 @@ change() { sed -n '/will be \(created\|updated in-place\)/,/^Plan:/p' "$work/las
 steps() { sed -n -E 's/^[^0-9a-zA-Z]*([0-9]+\. [a-z].*)/  \1/p' "$work/last.log"; }
 
 step "Booting two clusters: shared, with amd64, arm64 and s390x nodes and a tainted pool for sandboxes; and eu-1"
-"$bin/fleet" up -dir "$work/fleet" -clusters shared,eu-1 -engines knative -charts "$work/charts" \
+"$bin/fleet" up -dir "$work/fleet" -clusters shared,eu-1 -engines argocd@shared,knative@eu-1 -charts "$work/charts" \
   -node cluster=shared,name=amd -node cluster=shared,name=arm,arch=arm64 -node cluster=shared,name=s390,arch=s390x \
   -node cluster=shared,name=agents-1,label=pool=agents,taint=pool=agents:NoSchedule,cpu=16,memory=64Gi \
   -node cluster=eu-1,name=eu-node-1,cpu=32,memory=128Gi,pods=250 >"$work/fleet.log" 2>&1 &
@@ -66,7 +66,7 @@ kubectl() { "$bin/kubectl" --kubeconfig "$kubeconfig" --context "$on" "$@"; }
 kubectl get nodes -L kubernetes.io/arch,pool
 
 here=$work/first
-mkdir -p "$here" "$work/second" "$work/serving"
+mkdir -p "$here" "$work/second" "$work/serving" "$work/registered"
 cp "$root/examples/demo/main.tf" "$here/"
 cat >"$work/runner.rc" <<RC
 provider_installation {
@@ -165,17 +165,64 @@ must "the upgrade" 0 apply -auto-approve
 sed -n '/^Outputs:/,$p' "$work/last.log"
 shows "Serving 1.15.2 of operator 1.15.2: ready"
 
+step "A repository, from which the Argo CD on shared will deploy to eu-1"
+gitops=$work/gitops
+mkdir -p "$gitops/registry/clusters/eu-1/components" "$gitops/apps/greeting"
+sed "s|REPOSITORY|file://$gitops|" "$root/examples/demo/registered/gitops/greeting.yaml" >"$gitops/registry/clusters/eu-1/components/greeting.yaml"
+cp "$root/examples/demo/registered/gitops/config.yaml" "$gitops/apps/greeting/"
+commit() {
+  git -C "$gitops" add -A
+  git -C "$gitops" -c user.name=demo -c user.email=demo@example.com -c commit.gpgsign=false commit -q -m "$1"
+}
+git init -q "$gitops" && git -C "$gitops" symbolic-ref HEAD refs/heads/main && commit "greeting"
+
+step "eu-1 is registered: a ServiceAccount whose token lasts, Argo CD's Secret, a kubeconfig, and a root Application"
+here=$work/registered on=shared
+cp "$root/examples/demo/registered/main.tf" "$here/"
+export TF_VAR_repo_url=file://$gitops
+must "the registration" 0 apply -auto-approve
+kubectl get secret -n argocd cluster-eu-1 -L tier,argocd.argoproj.io/secret-type
+kubectl wait -n argocd application/registry-eu-1 --for=jsonpath='{.status.sync.status}'=Synced --timeout=2m
+for _ in $(seq 600); do kubectl get application -n argocd greeting >/dev/null 2>&1 && break; read -rt 0.2 <> <(:) || true; done
+kubectl wait -n argocd application/greeting --for=jsonpath='{.status.sync.status}'=Synced --timeout=2m
+on=eu-1
+kubectl get configmap greeting -o jsonpath='{.data.text}{"\n"}'
+must "the plan after the registration" 0 plan -detailed-exitcode
+must "writing the outputs" 0 apply -refresh-only -auto-approve
+run output
+
+step "The token is revoked behind berth's back: the plan shows it, the apply gives Argo CD a new one"
+kubectl delete secret -n kube-system berth-token
+must "the plan after the revocation" 2 plan -detailed-exitcode
+shows "the token was revoked"
+must "the repair of the registration" 0 apply -auto-approve
+must "the plan after the repair of the registration" 0 plan -detailed-exitcode
+echo "Applied. No changes."
+
 if [[ -n ${DEMO_KEEP:-} ]]; then
   step "The clusters stay up until Ctrl-C. To go on, in another terminal:"
   cat <<GO
   export TF_CLI_CONFIG_FILE=$TF_CLI_CONFIG_FILE TF_VAR_kubeconfig_path=$kubeconfig
-  export TF_VAR_context=eu-1 TF_VAR_charts=$work/charts TF_VAR_serving_version=1.15
-  cd $work/first && $tofu plan    # or $work/serving
+  export TF_VAR_context=eu-1 TF_VAR_charts=$work/charts TF_VAR_serving_version=1.15 TF_VAR_repo_url=file://$gitops
+  cd $work/first && $tofu plan    # or $work/serving or $work/registered
   $bin/kubectl --kubeconfig $kubeconfig --context shared get all -A    # or eu-1
 GO
   wait "$fleet_pid"
   exit
 fi
+
+step "The removal of eu-1: refused while it is protected, then in order, and the plan says what goes"
+here=$work/registered on=eu-1
+must "the destroy that is refused for the protection" 1 destroy -auto-approve
+sed -n '/Error/,$p' "$work/last.log"
+export TF_VAR_deletion_protection=false
+must "lifting the protection" 0 apply -auto-approve
+must "the plan of the removal" 0 plan -destroy
+sed -n '/Warning/,$p' "$work/last.log"
+must "the removal" 0 destroy -auto-approve
+left=$(kubectl get configmap greeting -o name --ignore-not-found)$(kubectl --context shared get applications,secrets -n argocd -o name | grep -E "eu-1|greeting" || true)
+[[ -z $left ]] || { echo "demo: left behind: $left" >&2; exit 1; }
+echo "Argo CD has forgotten eu-1, and nothing that it deployed is left."
 
 step "The destroy of Serving: in order, and refused while something runs on it"
 kubectl apply -f "$root/examples/demo/serving/hello.yaml"

@@ -259,6 +259,34 @@ func TestRemovalOfWhatIsInUse(t *testing.T) {
 	same(t, "marks", len(f.secret("berth-token").Labels[kube.LabelManagedBy])+len(usersOf(unstructuredOf(t, f.secret("berth-token")))), 0)
 }
 
+// Of an access that was adopted berth deletes what it added: a token among it stands in the way as long as it is in use.
+func TestRemovalOfWhatWasAdopted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "adopted")
+	f.plane.Kubectl(t, "-n", "adopted", "create", "serviceaccount", "berth")
+	f.plane.Kubectl(t, "create", "clusterrolebinding", f.spec.BindingName(), "--clusterrole=view", "--serviceaccount=adopted:berth")
+	terms := kube.Terms{Owner: us, Adopt: true}
+	if _, err := f.spec.Converge(t.Context(), f.Cluster, terms, nil); err != nil {
+		t.Fatal(err)
+	}
+	f.take(first)
+	without := f.spec
+	without.TokenSecret = false
+	f.converge(without, &f.spec)
+	removal := Removal{Owner: us, Held: true}
+	_, err := without.Remove(t.Context(), f.afresh(), removal)
+	problem(t, err, "platform/cluster.edge-1 (Secret/adopted/berth-token)")
+	f.leave(first, "")
+	f.take(other)
+	stays, err := without.Remove(t.Context(), f.afresh(), removal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "what stays", stays, []string{"ClusterRoleBinding/berth-adopted-berth: it was adopted, not created", "ServiceAccount/adopted/berth: it was adopted, not created"})
+	same(t, "Secrets", f.secrets(), []string{"berth-minted"})
+	f.leave(other, "")
+}
+
 // What an interrupted replacement left is drift, and goes with the next apply.
 func TestSpentTokens(t *testing.T) {
 	t.Parallel()

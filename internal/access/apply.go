@@ -56,6 +56,9 @@ func (s Spec) ensureNamespace(ctx context.Context, c *cluster.Cluster, owner kub
 	if err != nil || live != nil && live.GetDeletionTimestamp() == nil {
 		return err
 	}
+	if live != nil && kube.Inspect(live, owner).Standing != kube.Ours {
+		return s.namespaceLeaves(c)
+	}
 	_, err = kube.Converge(ctx, c, s.namespace(), kube.Terms{Owner: owner})
 	return err
 }

@@ -72,8 +72,9 @@ type Findings struct {
 	Lost string
 	// NewHandout tells whether the apply changes what the access hands out: then its consumers have to ask again.
 	NewHandout bool
-	// NewNamespace tells whether the namespace is missing.
-	NewNamespace bool
+	// NewNamespace tells whether the namespace is missing, and Leaving whether that of an access in the state is being
+	// deleted.
+	NewNamespace, Leaving bool
 }
 
 // Check makes every check of an access that needs no write, and joins what refuses it, each a *cluster.Problem. before is
@@ -87,10 +88,10 @@ func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, b
 	}
 	findings.NewNamespace = namespace == nil
 	if namespace != nil && namespace.GetDeletionTimestamp() != nil {
-		refusals = append(refusals, &cluster.Problem{
-			Attribute: "namespace", Summary: fmt.Sprintf("Namespace %q is being deleted", s.Namespace),
-			Detail: fmt.Sprintf("refusing: namespace %q on %s is being deleted, and nothing can be created in it. Wait until it is gone, or choose another namespace.", s.Namespace, c.Context()),
-		})
+		// The plan may be the first half of a destroy that goes on where another one was interrupted.
+		if findings.Leaving = before != nil; !findings.Leaving {
+			refusals = append(refusals, s.namespaceLeaves(c))
+		}
 	}
 	for _, object := range s.own(true) {
 		outlook, err := s.checkObject(ctx, c, object, before.hold(terms, object))
@@ -102,6 +103,13 @@ func (s Spec) Check(ctx context.Context, c *cluster.Cluster, terms kube.Terms, b
 	}
 	refusals = append(refusals, s.checkRole(ctx, c, before, &findings), s.checkBinding(ctx, c, terms, before, &findings), s.checkHandout(ctx, c, before, &findings))
 	return findings, errors.Join(refusals...)
+}
+
+func (s Spec) namespaceLeaves(c *cluster.Cluster) error {
+	return &cluster.Problem{
+		Attribute: "namespace", Summary: fmt.Sprintf("Namespace %q is being deleted", s.Namespace),
+		Detail: fmt.Sprintf("refusing: namespace %q on %s is being deleted, and nothing can be created in it. Wait until it is gone, or choose another namespace.", s.Namespace, c.Context()),
+	}
 }
 
 // checkVersion refuses to go back: Kubernetes makes a long-lived token of the names and the ServiceAccount's UID alone, so
@@ -192,6 +200,12 @@ func (s Spec) checkBinding(ctx context.Context, c *cluster.Cluster, terms kube.T
 
 // checkHandout tells what becomes of the token, and whether its Secret was deleted by hand.
 func (s Spec) checkHandout(ctx context.Context, c *cluster.Cluster, before *Spec, findings *Findings) error {
+	for _, one := range findings.Objects {
+		if one.Object == s.Describe() && one.Verdict == kube.Create {
+			findings.NewHandout = true
+			return nil
+		}
+	}
 	handout, err := Look(ctx, c, Ref{Cluster: c.Name(), Namespace: s.Namespace, Name: s.ServiceAccount})
 	if err != nil {
 		return err

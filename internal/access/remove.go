@@ -3,7 +3,10 @@ package access
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
@@ -30,16 +33,8 @@ func (s Spec) CheckRemove(ctx context.Context, c *cluster.Cluster, removal Remov
 	if err != nil || len(uses) == 0 {
 		return nil, err
 	}
-	deletes := false
-	for _, object := range s.own(true) {
-		live, err := c.Fetch(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
-		if err != nil {
-			return nil, err
-		}
-		deletes = deletes || live != nil && kube.Created(live) && removal.terms().Ours(live)
-	}
-	if !deletes {
-		return nil, nil
+	if deletes, err := s.deletes(ctx, c, removal); err != nil || !deletes {
+		return nil, err
 	}
 	names := make([]string, len(uses))
 	for i, one := range uses {
@@ -51,6 +46,26 @@ func (s Spec) CheckRemove(ctx context.Context, c *cluster.Cluster, removal Remov
 			"Destroy them first, or set deletion_policy = \"retain\" to leave the access. Where a consumer no longer exists, delete its Secret, or take its label users.berth.dev/… off the Secret, by hand.",
 			len(uses), s.Describe(), c.Context(), strings.Join(names, ", ")),
 	}, nil
+}
+
+// deletes tells whether a removal takes anything away that a token needs.
+func (s Spec) deletes(ctx context.Context, c *cluster.Cluster, removal Removal) (bool, error) {
+	objects, _, err := secretsOf(ctx, c, s.Namespace, s.ServiceAccount)
+	if err != nil {
+		return false, err
+	}
+	for _, object := range []kube.Object{s.account(""), s.binding()} {
+		live, err := c.Fetch(ctx, object.Kind, object.Desired.GetNamespace(), object.Desired.GetName())
+		if err != nil {
+			return false, err
+		}
+		if live != nil {
+			objects = append(objects, live)
+		}
+	}
+	return slices.ContainsFunc(objects, func(live *unstructured.Unstructured) bool {
+		return kube.Created(live) && removal.terms().Ours(live)
+	}), nil
 }
 
 // Remove takes the access apart: first the binding, and with it the rights, then the tokens, the ServiceAccount, and the

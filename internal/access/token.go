@@ -19,8 +19,9 @@ import (
 
 // Handout is what an access hands out now.
 type Handout struct {
-	// Exists tells whether the ServiceAccount is there.
-	Exists bool
+	// Exists tells whether the ServiceAccount is there, and AccountUID which one it is.
+	Exists     bool
+	AccountUID types.UID
 	// Pending is set while the plan being made is about to change what is handed out: what it will be is known only at the
 	// apply.
 	Pending bool
@@ -66,7 +67,7 @@ func handoutOf(account, secret *unstructured.Unstructured) Handout {
 		return Handout{}
 	}
 	name := account.GetAnnotations()[AnnotationTokenSecret]
-	handout := Handout{Exists: true, LongLived: name != "", SecretName: name}
+	handout := Handout{Exists: true, AccountUID: account.GetUID(), LongLived: name != "", SecretName: name}
 	if secret != nil && secret.GetDeletionTimestamp() == nil {
 		handout.SecretUID, handout.Token = secret.GetUID(), issuedIn(secret, account)
 	}

@@ -278,7 +278,7 @@ func TestAwaitRefuses(t *testing.T) {
 	_, err = Lend(t.Context(), f.Cluster, f.ref, first, longestToken)
 	problem(t, err, `ServiceAccount/missing/berth does not exist on cluster "plane"`)
 	handout, err := Look(t.Context(), f.Cluster, f.ref)
-	if err != nil || handout != (Handout{}) {
+	if err != nil || handout.Exists || handout.Pending || handout.LongLived {
 		t.Errorf("%v, %v", handout, err)
 	}
 

@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -123,12 +124,7 @@ func (a Application) environment() string {
 
 // cascades tells whether its deletion deletes what it deployed.
 func (a Application) cascades() bool {
-	for _, finalizer := range a.Live.GetFinalizers() {
-		if isCascade(finalizer) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.Live.GetFinalizers(), isCascade)
 }
 
 // isCascade tells whether a finalizer makes a deletion cascade: with Argo CD's default propagation, or with the one that

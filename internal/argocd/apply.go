@@ -59,25 +59,25 @@ func (p *prepared) connect(ctx context.Context) error {
 	return err
 }
 
+// applyKubeconfig stores the kubeconfig. One that is moved is in its new place before it leaves the old one.
 func (p *prepared) applyKubeconfig(ctx context.Context) error {
 	management := p.clusters.Management
-	if p.before != nil && p.before.storesKubeconfig() && p.before.kubeconfigRef() != p.kubeconfigRef() {
-		if err := p.before.dropKubeconfig(ctx, management, p.terms, false); err != nil {
+	if p.storesKubeconfig() {
+		object, err := p.kubeconfigObject(p.outlook.Server, p.cred)
+		if err != nil {
+			return err
+		}
+		if err := p.ensureKubeconfigNamespace(ctx, management, p.terms.Owner); err != nil {
+			return err
+		}
+		if _, err := kube.Converge(ctx, management, object, p.hold(object)); err != nil {
 			return err
 		}
 	}
-	if !p.storesKubeconfig() {
-		return nil
+	if p.before != nil && p.before.storesKubeconfig() && p.before.kubeconfigRef() != p.kubeconfigRef() {
+		return p.before.dropKubeconfig(ctx, management, p.terms, false)
 	}
-	object, err := p.kubeconfigObject(p.outlook.Server, p.cred)
-	if err != nil {
-		return err
-	}
-	if err := p.ensureKubeconfigNamespace(ctx, management, p.terms.Owner); err != nil {
-		return err
-	}
-	_, err = kube.Converge(ctx, management, object, p.terms)
-	return err
+	return nil
 }
 
 func (p *prepared) applySecret(ctx context.Context) error {
@@ -95,7 +95,7 @@ func (p *prepared) applySecret(ctx context.Context) error {
 	}
 	kube.SetAnnotation(object.Desired, AnnotationVersion, p.workloads.version)
 	kube.SetAnnotation(object.Desired, AnnotationNodes, strconv.Itoa(p.workloads.nodes))
-	if live, err = kube.ConvergeFrom(ctx, management, object, p.terms, live); err != nil {
+	if live, err = kube.ConvergeFrom(ctx, management, object, p.hold(object), live); err != nil {
 		return err
 	}
 	return p.endRemoval(ctx, live)
@@ -130,21 +130,25 @@ func (p *prepared) applyRoot(ctx context.Context) error {
 		}
 		return kube.Unmark(ctx, management, Applications, live)
 	}
-	_, err := kube.Converge(ctx, management, p.rootObject(), p.terms)
+	object := p.rootObject()
+	_, err := kube.Converge(ctx, management, object, p.hold(object))
 	return err
 }
 
-// dropRoot deletes the root Application, where it is ours, and nothing of what it deploys.
+// dropRoot deletes the root Application, where berth made it, and nothing of what it deploys. One that was adopted stays as
+// it is, without berth's marks.
 func dropRoot(ctx context.Context, management *cluster.Cluster, spec Spec, terms Terms) error {
 	live, err := management.Fetch(ctx, Applications, spec.Namespace, RootName(spec.Name))
 	if err != nil || live == nil || !terms.Ours(live) {
 		return err
 	}
-	one := readApplication(live)
-	alone := &remover{clusters: Clusters{Management: management}, spec: spec}
-	err = alone.setFinalizers(ctx, &one, func(finalizers []string) []string { return slices.DeleteFunc(finalizers, isCascade) })
-	if err != nil {
-		return err
+	if kube.Created(live) {
+		one := readApplication(live)
+		alone := &remover{clusters: Clusters{Management: management}, spec: spec}
+		err = alone.setFinalizers(ctx, &one, func(finalizers []string) []string { return slices.DeleteFunc(finalizers, isCascade) })
+		if err != nil {
+			return err
+		}
 	}
 	_, err = kube.Remove(ctx, management, Applications, spec.Namespace, RootName(spec.Name), terms, false)
 	return err

@@ -79,6 +79,8 @@ type Spec struct {
 	Org string
 	// Provider, Flavor and Region say where it runs; empty where they are detected (I45) or not known.
 	Provider, Flavor, Region string
+	// Placed says that this was settled when the cluster was registered: what is empty is not detected any more.
+	Placed bool
 	// Labels and Annotations are put on the Secret, for what selects clusters by them.
 	Labels, Annotations map[string]string
 	// Project, Namespaces, ClusterResources and Shard are Argo CD's own fields of a cluster.

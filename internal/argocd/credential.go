@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/access"
@@ -71,9 +72,10 @@ func (s Spec) wanted(ctx context.Context, clusters Clusters, live *unstructured.
 	}
 	if live != nil {
 		have := written(live)
-		if have.source == "" || have.source == found {
+		// What berth itself created holds what berth put there, whatever became of the annotation that says so.
+		if have.source == found || have.source == "" && !kube.Created(live) {
 			have.source = found
-			if have.refused = s.verifyFound(ctx, clusters, have.config); have.refused == nil {
+			if have.refused = s.tryFound(ctx, clusters, live); have.refused == nil {
 				return have, true, nil
 			}
 			have.stale = "the credential that was found does not work any more"
@@ -90,17 +92,29 @@ func (s Spec) wanted(ctx context.Context, clusters Clusters, live *unstructured.
 	return credential{source: fromConnection, config: connectionOf(stored)}, true, nil
 }
 
-// verifyFound tries a credential that was found. One with which only Argo CD can sign in can't be tried, and passes.
-func (s Spec) verifyFound(ctx context.Context, clusters Clusters, config connection) error {
+// tryFound tries the credential that was found in a Secret, and tells why it is of no use; nil where it works, and where
+// that can't be told from here: one with which only Argo CD can sign in, or one that needs a way that only Argo CD has.
+func (s Spec) tryFound(ctx context.Context, clusters Clusters, live *unstructured.Unstructured) error {
+	config, readable := configOf(live)
+	if !readable {
+		return fmt.Errorf("the config in Secret %s is not what Argo CD reads", s.ref())
+	}
 	// At the address of our own connection: Argo CD's may not be reachable from here (I21).
-	stored, ok := config.stored(clusters.Workload.Server())
+	ours := clusters.Workload.Server()
+	stored, ok := config.stored(ours)
 	if !ok {
 		return nil
 	}
-	return s.verify(ctx, clusters, stored)
+	err := s.verify(ctx, clusters, stored)
+	connection, is := errors.AsType[*cluster.ConnectionError](err)
+	if is && !unauthorized(err) && (connection.Unreachable() || !cluster.SameServer(secretField(live, "server"), ours)) {
+		return nil
+	}
+	return err
 }
 
-// verify tries a credential, and makes sure that it leads to the same cluster (I24).
+// verify tries a credential, and makes sure that it leads to the same cluster (I24). One that is accepted and may do less
+// than read a namespace leads to the address that was asked, and is as good.
 func (s Spec) verify(ctx context.Context, clusters Clusters, stored cluster.Stored) error {
 	want, err := clusters.Workload.UID(ctx)
 	if err != nil {
@@ -111,6 +125,9 @@ func (s Spec) verify(ctx context.Context, clusters Clusters, stored cluster.Stor
 		return err
 	}
 	uid, err := tried.UID(ctx)
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -159,8 +176,13 @@ func (s Spec) wantedOfAccess(ctx context.Context, clusters Clusters, live *unstr
 		if err != nil {
 			return credential{}, false, err
 		}
-		if bound == nil || bound.GetDeletionTimestamp() != nil {
+		switch {
+		case bound == nil || bound.GetDeletionTimestamp() != nil:
 			have.refused = fmt.Errorf("Secret %s/%s to which the token is bound is missing on cluster %q", s.Access.Namespace, have.token.SecretName, clusters.Workload.Name())
+		case !issuedFor(have.token.Value, handout.AccountUID, bound.GetUID()):
+			have.refused = fmt.Errorf("the token is not one of the ServiceAccount %s/%s and the Secret %s that are on cluster %q now", s.Access.Namespace, s.Access.Name, have.token.SecretName, clusters.Workload.Name())
+		}
+		if have.refused != nil {
 			have.stale = "the token was revoked"
 		}
 		// All but the token is as the connection has it now.

@@ -45,7 +45,7 @@ const regionLabel = "topology.kubernetes.io/region"
 // detect fills in where the cluster runs, as far as the configuration does not say it: from the providerID and labels of
 // its nodes, of which one is as good as the other, and from its version (I45). What can't be told stays empty.
 func (s Spec) detect(ctx context.Context, workload *cluster.Cluster) (Spec, error) {
-	if s.InCluster || s.Provider != "" && s.Flavor != "" && s.Region != "" {
+	if s.InCluster || s.Placed || s.Provider != "" && s.Flavor != "" && s.Region != "" {
 		return s, nil
 	}
 	nodes, err := workload.List(ctx, cluster.Nodes)

@@ -2,8 +2,7 @@ package argocd
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berthdev/terraform-provider-berth/internal/access"
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
 )
@@ -54,6 +52,9 @@ func ReadArguments(ctx context.Context, clusters Clusters, name string) (*Spec, 
 		return nil, err
 	}
 	if secret != nil {
+		if err := sameAsNoted(ctx, clusters, secret, name); err != nil {
+			return nil, err
+		}
 		spec.readSecret(secret)
 		if server := ServerOf(secret); clusters.Workload != nil && !cluster.SameServer(server, clusters.Workload.Server()) {
 			spec.Server = server
@@ -63,6 +64,18 @@ func ReadArguments(ctx context.Context, clusters Clusters, name string) (*Spec, 
 		}
 	} else if spec.InCluster, err = sameCluster(ctx, clusters); err != nil || !spec.InCluster {
 		return nil, err
+	}
+	if spec.InCluster {
+		// Nothing but the root says in which namespace Argo CD runs.
+		roots, err := management.Ours(ctx, Applications)
+		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		for _, one := range roots {
+			if one.GetName() == RootName(name) {
+				spec.Namespace = one.GetNamespace()
+			}
+		}
 	}
 	root, err := management.Live(ctx, Applications, spec.Namespace, RootName(name))
 	if err != nil {
@@ -74,7 +87,7 @@ func ReadArguments(ctx context.Context, clusters Clusters, name string) (*Spec, 
 	if root != nil {
 		spec.AppOfApps = readRootArguments(root)
 	}
-	// The Secret with the kubeconfig is one of ours, or stands where ours would.
+	// The Secret with the kubeconfig is one of berth's, wherever it is.
 	stored, err := management.Ours(ctx, cluster.Secrets)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
@@ -88,6 +101,23 @@ func ReadArguments(ctx context.Context, clusters Clusters, name string) (*Spec, 
 		spec.StoreKubeconfig = true // the default, which means nothing here
 	}
 	return &spec, nil
+}
+
+// sameAsNoted refuses a Secret on which berth has noted another cluster than the key leads to.
+func sameAsNoted(ctx context.Context, clusters Clusters, secret *unstructured.Unstructured, name string) error {
+	noted := secret.GetAnnotations()[AnnotationClusterUID]
+	if noted == "" || clusters.Workload == nil || clusters.Unreachable != nil {
+		return nil
+	}
+	uid, err := clusters.Workload.UID(ctx)
+	if err != nil || uid == noted {
+		return err
+	}
+	return &cluster.Problem{
+		Attribute: "cluster", Summary: fmt.Sprintf("%q is not the cluster that is registered as %q", clusters.Workload.Name(), name),
+		Detail: fmt.Sprintf("refusing: Secret %s/%s on %s was made for the cluster with UID %s, and clusters[%q] leads to the one with UID %s. Import it with the key of the first one.",
+			secret.GetNamespace(), secret.GetName(), clusters.Management.Context(), noted, clusters.Workload.Name(), uid),
+	}
 }
 
 func sameCluster(ctx context.Context, clusters Clusters) (bool, error) {
@@ -108,11 +138,7 @@ func (s *Spec) readSecret(secret *unstructured.Unstructured) {
 	s.Org, s.Provider, s.Flavor, s.Region = labels[LabelOrg], labels[LabelProvider], labels[LabelFlavor], labels[LabelRegion]
 	s.Labels, s.Annotations = others(labels), others(secret.GetAnnotations())
 	s.Project = secretField(secret, "project")
-	if namespaces := secretField(secret, "namespaces"); namespaces != "" {
-		for one := range strings.SplitSeq(namespaces, ",") {
-			s.Namespaces = append(s.Namespaces, strings.TrimSpace(one))
-		}
-	}
+	s.Namespaces = namespacesIn(secretField(secret, "namespaces"))
 	if resources, err := strconv.ParseBool(secretField(secret, "clusterResources")); err == nil {
 		s.ClusterResources = &resources
 	}
@@ -133,30 +159,12 @@ func readRootArguments(root *unstructured.Unstructured) *AppOfApps {
 	}
 }
 
-// accessOf is the access whose token a Secret holds: the token itself names its ServiceAccount.
-func accessOf(secret *unstructured.Unstructured, key string) *access.Ref {
-	config, _ := configOf(secret)
-	parts := strings.Split(config.BearerToken, ".")
-	if len(parts) != 3 {
-		return nil
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return nil
-	}
-	var claims struct {
-		Subject string `json:"sub"`
-	}
-	if json.Unmarshal(payload, &claims) != nil {
-		return nil
-	}
-	account, is := strings.CutPrefix(claims.Subject, "system:serviceaccount:")
-	namespace, name, both := strings.Cut(account, ":")
-	if !is || !both {
-		return nil
-	}
-	return &access.Ref{Cluster: key, Namespace: namespace, Name: name}
-}
+// annotationArgoManaged stands with this value on what `argocd cluster add` makes. Source: Argo CD's
+// common.AnnotationKeyManagedBy.
+const (
+	annotationArgoManaged = "managed-by"
+	argoManages           = "argocd.argoproj.io"
+)
 
 // others are the labels or annotations that neither berth nor Argo CD nor Kubernetes put there; nil for none.
 func others(values map[string]string) map[string]string {
@@ -164,6 +172,9 @@ func others(values map[string]string) map[string]string {
 	for key, value := range values {
 		domain, _, _ := strings.Cut(key, "/")
 		if domain == "berth.dev" || domain == "users.berth.dev" || key == kube.LabelManagedBy || domain == "kubectl.kubernetes.io" || strings.HasSuffix(domain, "argoproj.io") {
+			continue
+		}
+		if key == annotationArgoManaged && value == argoManages {
 			continue
 		}
 		if kept == nil {

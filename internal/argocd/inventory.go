@@ -106,11 +106,12 @@ func (l LoadBalancer) String() string {
 // What the workload cluster can't be asked is in Skipped; an error is about the management cluster.
 func TakeInventory(ctx context.Context, clusters Clusters, spec Spec, last []string) (Inventory, error) {
 	i := Inventory{Name: spec.Name, Nodes: -1}
-	server, step, err := i.registered(ctx, clusters, spec)
-	if err != nil {
+	if spec.SecretName == "" {
+		spec.SecretName = SecretNameOf(spec.Name)
+	}
+	if err := i.registered(ctx, clusters, spec); err != nil {
 		return i, err
 	}
-	i.Server, i.Step = server, step
 	all, served, err := listApplications(ctx, fromSnapshot(clusters.Management), spec.Namespace)
 	if err != nil {
 		return i, err
@@ -118,29 +119,45 @@ func TakeInventory(ctx context.Context, clusters Clusters, spec Spec, last []str
 	if !served {
 		i.skip(fmt.Sprintf("Applications: cluster %q does not serve their kind, so Argo CD is not installed there", clusters.Management.Name()))
 	}
-	i.applications(belonging(spec.Name, spec.Namespace, all, last), spec)
+	t := belonging(spec.Name, spec.Namespace, all, last)
+	i.applications(t, spec)
+	for _, one := range t.andRoot() {
+		if i.Step == "" {
+			i.Step = one.Live.GetAnnotations()[AnnotationRemovalStep]
+		}
+	}
 	i.workload(ctx, clusters)
 	return i, nil
 }
 
-// registered reads what the cluster's Secret says, or for the management cluster itself the root.
-func (i *Inventory) registered(ctx context.Context, clusters Clusters, spec Spec) (server, step string, err error) {
+// registered reads what the cluster's Secret says; the management cluster itself has none. Where the connection leads to
+// another cluster than is registered, everything else would be that one's.
+func (i *Inventory) registered(ctx context.Context, clusters Clusters, spec Spec) error {
 	if spec.InCluster {
-		root, err := clusters.Management.Find(ctx, Applications, spec.Namespace, RootName(spec.Name))
-		if err != nil || root == nil {
-			return InClusterServer, "", err
-		}
-		return InClusterServer, root.GetAnnotations()[AnnotationRemovalStep], nil
+		i.Server = InClusterServer
+		return nil
 	}
 	secret, err := clusters.Management.LiveBy(ctx, cluster.Secrets, spec.Namespace, spec.SecretName, clusterSelector)
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	if secret == nil {
+		i.Server = spec.Server
 		i.skip(fmt.Sprintf("the registration: Secret %s is not on cluster %q", spec.ref(), clusters.Management.Name()))
-		return spec.Server, "", nil
+		return nil
 	}
-	return secretField(secret, "server"), secret.GetAnnotations()[AnnotationRemovalStep], nil
+	i.Server, i.Step = secretField(secret, "server"), secret.GetAnnotations()[AnnotationRemovalStep]
+	registered := secret.GetAnnotations()[AnnotationClusterUID]
+	if registered == "" || clusters.Workload == nil || clusters.Unreachable != nil {
+		return nil
+	}
+	switch uid, err := clusters.Workload.UID(ctx); {
+	case err != nil:
+		i.skip("whether it is the registered cluster: " + err.Error())
+	case uid != registered:
+		return otherCluster(clusters, spec, registered, uid)
+	}
+	return nil
 }
 
 func (i *Inventory) skip(text string) { i.Skipped = append(i.Skipped, text) }

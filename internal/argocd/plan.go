@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berthdev/terraform-provider-berth/internal/access"
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
 	"github.com/berthdev/terraform-provider-berth/internal/preflight"
@@ -32,7 +35,7 @@ type prepared struct {
 	outlook  Outlook
 	// What there is now; nil where it does not exist.
 	secret, kubeconfig, root *unstructured.Unstructured
-	// what the registration will find of the credential
+	// What the registration will find of the credential.
 	cred      credential
 	haveCred  bool
 	workloads facts
@@ -51,7 +54,7 @@ func Plan(ctx context.Context, clusters Clusters, spec Spec, before *Spec, terms
 
 func prepare(ctx context.Context, clusters Clusters, spec Spec, before *Spec, terms Terms) (*prepared, error) {
 	p := &prepared{Spec: spec, clusters: clusters, terms: terms, before: before}
-	for _, check := range []func(context.Context) error{p.checkArgoCD, p.checkClusters, p.checkObjects, p.checkCredential, p.checkPermissions} {
+	for _, check := range []func(context.Context) error{p.checkPermissions, p.checkArgoCD, p.checkClusters, p.checkObjects, p.checkCredential} {
 		if err := check(ctx); err != nil {
 			return p, err
 		}
@@ -93,6 +96,9 @@ func (p *prepared) checkClusters(ctx context.Context) error {
 	if err := p.checkPlace(ctx, p.clusters); err != nil {
 		return err
 	}
+	if err := p.checkServer(ctx); err != nil {
+		return err
+	}
 	p.outlook.Server = p.argoServer(p.clusters.Workload)
 	if p.clusters.Unreachable == nil {
 		var err error
@@ -109,6 +115,33 @@ func (p *prepared) checkClusters(ctx context.Context) error {
 	return err
 }
 
+// checkServer refuses to have Argo CD dial a private address for an organization's cluster, as berth itself doesn't (I66).
+func (p *prepared) checkServer(ctx context.Context) error {
+	if p.Org == "" || p.Server == "" {
+		return nil
+	}
+	server, err := url.Parse(p.Server)
+	if err != nil {
+		return err // it was validated
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", server.Hostname())
+	if err != nil {
+		return &cluster.Problem{
+			Attribute: "server", Summary: fmt.Sprintf("Where the server of %q leads cannot be told", p.Name), Err: err,
+			Detail: fmt.Sprintf("refusing: %s is to be dialled for organization %q, whose clusters must have a public address, and its name does not resolve here. Set server to the API server's public address, or leave it out.", p.Server, p.Org),
+		}
+	}
+	for _, address := range addresses {
+		if reason := cluster.PublicAddress(address); reason != nil {
+			return &cluster.Problem{
+				Attribute: "server", Summary: fmt.Sprintf("The server of %q has no public address", p.Name),
+				Detail: fmt.Sprintf("refusing: %s leads to %s, which %s. Argo CD would dial it for organization %q, whose clusters must have a public address. Set server to that, or leave it out.", p.Server, address, reason, p.Org),
+			}
+		}
+	}
+	return nil
+}
+
 // checkObjects looks at whose the objects are (promise 3 of the design).
 func (p *prepared) checkObjects(ctx context.Context) error {
 	var err error
@@ -121,10 +154,26 @@ func (p *prepared) checkObjects(ctx context.Context) error {
 	if p.root, err = p.liveRoot(ctx, p.clusters.Management); err != nil {
 		return err
 	}
+	if p.before == nil {
+		// What the first half of a replacement takes away is as good as gone.
+		for _, one := range []struct {
+			kind            cluster.Kind
+			namespace, name string
+			live            **unstructured.Unstructured
+		}{
+			{cluster.Secrets, p.Namespace, p.SecretName, &p.secret},
+			{cluster.Secrets, p.KubeconfigNamespace, KubeconfigSecretName(p.Name), &p.kubeconfig},
+			{Applications, p.Namespace, RootName(p.Name), &p.root},
+		} {
+			if p.clusters.Management.Leaving(one.kind, one.namespace, one.name) {
+				*one.live = nil
+			}
+		}
+	}
+	p.outlook.Server = inItsWords(p.outlook.Server, p.secret)
 	if !p.InCluster {
 		// The credential is compared when it is there; who owns the Secret comes first.
-		bare := kube.Object{Kind: cluster.Secrets, Desired: cluster.Secrets.New(p.Namespace, p.SecretName)}
-		if err := p.judge(bare, p.secret); err != nil {
+		if err := p.judge(p.bareSecret(), p.secret); err != nil {
 			return err
 		}
 		if have := secretField(p.secret, "name"); p.secret != nil && p.before == nil && have != p.Name {
@@ -135,17 +184,59 @@ func (p *prepared) checkObjects(ctx context.Context) error {
 		}
 	}
 	if p.storesKubeconfig() {
-		bare := kube.Object{Kind: cluster.Secrets, Desired: cluster.Secrets.New(p.KubeconfigNamespace, KubeconfigSecretName(p.Name))}
-		if err := p.judge(bare, p.kubeconfig); err != nil {
+		if err := p.judge(p.bareKubeconfig(), p.kubeconfig); err != nil {
+			return err
+		}
+		if err := p.checkNamespace(ctx); err != nil {
 			return err
 		}
 	}
 	return p.checkRoot(ctx)
 }
 
+// bareSecret and bareKubeconfig are the two Secrets without what is in them.
+func (s Spec) bareSecret() kube.Object {
+	return kube.Object{Kind: cluster.Secrets, Desired: cluster.Secrets.New(s.Namespace, s.SecretName)}
+}
+
+func (s Spec) bareKubeconfig() kube.Object {
+	return kube.Object{Kind: cluster.Secrets, Desired: cluster.Secrets.New(s.KubeconfigNamespace, KubeconfigSecretName(s.Name))}
+}
+
+// hold are the terms for one object. What the state holds is the registration's by proof; what the configuration has only
+// just asked for may meet something foreign by its name.
+func (p *prepared) hold(object kube.Object) Terms {
+	terms := p.terms
+	terms.Held = terms.Held && p.before != nil && p.before.has(object)
+	return terms
+}
+
+// has tells whether an object is one that berth applies for the registration.
+func (s Spec) has(object kube.Object) bool {
+	switch object.Describe() {
+	case s.bareSecret().Describe():
+		return !s.InCluster
+	case s.bareKubeconfig().Describe():
+		return s.storesKubeconfig()
+	case kube.Name(Applications.Kind, s.Namespace, RootName(s.Name)):
+		return s.AppOfApps != nil && !s.AppOfApps.Commit
+	}
+	return false
+}
+
+// checkNamespace makes sure that the kubeconfig's namespace is there or can be made.
+func (p *prepared) checkNamespace(ctx context.Context) error {
+	management := p.clusters.Management
+	live, err := management.Find(ctx, cluster.Namespaces, "", p.KubeconfigNamespace)
+	if err != nil || live != nil || management.Planned(cluster.Namespaces, "", p.KubeconfigNamespace) {
+		return err
+	}
+	return p.permitted(ctx, management, permissions(nil, cluster.Namespaces, "", "create", "patch", "delete"))
+}
+
 // judge refuses an object that is not the registration's to take, and says what an adoption changes.
 func (p *prepared) judge(object kube.Object, live *unstructured.Unstructured) error {
-	outlook, err := kube.Judge(p.clusters.Management, object, p.terms, live)
+	outlook, err := kube.Judge(p.clusters.Management, object, p.hold(object), live)
 	if err != nil {
 		return err
 	}
@@ -189,7 +280,7 @@ func (p *prepared) checkCredential(ctx context.Context) error {
 	if p.Access != nil && p.clusters.Unreachable == nil {
 		workload := p.clusters.Workload
 		if workload.Planned(cluster.ServiceAccounts, p.Access.Namespace, p.Access.Name) {
-			return nil // it comes in the same apply
+			return p.tellAdoption() // it comes in the same apply
 		}
 		live, err := workload.Find(ctx, cluster.ServiceAccounts, p.Access.Namespace, p.Access.Name)
 		if err != nil {
@@ -206,8 +297,8 @@ func (p *prepared) checkCredential(ctx context.Context) error {
 	if p.cred, p.haveCred, err = p.wanted(ctx, p.clusters, p.secret); err != nil {
 		return err
 	}
-	if !p.haveCred {
-		return nil
+	if p.Access != nil && !p.haveCred {
+		return p.mayMint(ctx)
 	}
 	if p.cred.source == found && p.cred.refused != nil {
 		return &cluster.Problem{
@@ -216,46 +307,95 @@ func (p *prepared) checkCredential(ctx context.Context) error {
 			Err:    p.cred.refused,
 		}
 	}
-	if p.storesKubeconfig() {
+	if p.storesKubeconfig() && p.haveCred {
 		if _, err := p.kubeconfigObject(p.outlook.Server, p.cred); err != nil {
 			return err
 		}
 	}
+	return p.tellAdoption()
+}
+
+// tellAdoption says what becomes of the fields of Secrets that are adopted.
+func (p *prepared) tellAdoption() error {
 	object, err := p.secretObject(p.outlook.Server, p.cred, p.workloads, p.secret)
-	if err != nil || p.secret == nil || p.before != nil {
+	if err != nil {
 		return err
 	}
-	if changes := unwritten(object, false).Compare(p.secret); len(changes) > 0 && kube.Inspect(p.secret, p.terms.Owner).Standing == kube.Foreign {
-		lines := make([]string, len(changes))
-		for i, change := range changes {
-			lines[i] = change.String()
-		}
-		p.warn(fmt.Sprintf("What adopting Secret %s changes", p.ref()), "%s", strings.Join(lines, "\n"))
+	p.tellChanges(unwritten(object, false), p.secret)
+	if !p.storesKubeconfig() {
+		return nil
 	}
+	if config, err := p.kubeconfigObject(p.outlook.Server, p.cred); err == nil {
+		object = config
+	} else {
+		// It is known only at the apply, and another one than whatever is there.
+		object = p.bareKubeconfig()
+		object.Desired.Object["data"] = map[string]any{kubeconfigKey: ""}
+	}
+	p.tellChanges(object, p.kubeconfig)
 	return nil
 }
 
-// checkPermissions asks for what an apply needs on the management cluster, and for the tokens on the other one.
-func (p *prepared) checkPermissions(ctx context.Context) error {
-	var wanted []cluster.Permission
-	writes := func(kind cluster.Kind, namespace string) {
-		for _, verb := range []string{"get", "create", "patch", "delete"} {
-			wanted = append(wanted, cluster.Permission{Verb: verb, Group: kind.Group, Resource: kind.Resource, Namespace: namespace})
-		}
+func (p *prepared) tellChanges(object kube.Object, live *unstructured.Unstructured) {
+	if live == nil || p.hold(object).Held || kube.Inspect(live, p.terms.Owner).Standing != kube.Foreign {
+		return
 	}
+	changes := object.Compare(live)
+	if len(changes) == 0 {
+		return
+	}
+	lines := make([]string, len(changes))
+	for i, change := range changes {
+		lines[i] = change.String()
+	}
+	p.warn("What adopting "+object.Describe()+" changes", "%s", strings.Join(lines, "\n"))
+}
+
+// writing are the verbs that an object of ours needs.
+var writing = []string{"get", "create", "patch", "delete"}
+
+// permissions adds what a kind needs in a namespace.
+func permissions(to []cluster.Permission, kind cluster.Kind, namespace string, verbs ...string) []cluster.Permission {
+	for _, verb := range verbs {
+		to = append(to, cluster.Permission{Verb: verb, Group: kind.Group, Resource: kind.Resource, Namespace: namespace})
+	}
+	return to
+}
+
+// checkPermissions asks for what an apply needs on both clusters, before anything is read: all that is missing is told at
+// once.
+func (p *prepared) checkPermissions(ctx context.Context) error {
+	management := permissions(nil, AppProjects, p.Namespace, "get")
 	if !p.InCluster {
-		writes(cluster.Secrets, p.Namespace)
+		management = permissions(management, cluster.Secrets, p.Namespace, append([]string{"list"}, writing...)...)
 	}
 	if p.storesKubeconfig() {
-		writes(cluster.Secrets, p.KubeconfigNamespace)
+		management = permissions(management, cluster.Secrets, p.KubeconfigNamespace, writing...)
+		management = append(management, cluster.Permission{Verb: "get", Resource: cluster.Namespaces.Resource, Name: p.KubeconfigNamespace})
 	}
 	if p.AppOfApps != nil {
-		writes(Applications, p.Namespace)
+		management = permissions(management, Applications, p.Namespace, writing...)
 	}
-	if err := p.permitted(ctx, p.clusters.Management, wanted); err != nil || p.clusters.Unreachable != nil {
+	if err := p.permitted(ctx, p.clusters.Management, management); err != nil || p.clusters.Unreachable != nil {
 		return err
 	}
-	return p.permitted(ctx, p.clusters.Workload, []cluster.Permission{{Verb: "list", Resource: "nodes"}})
+	workload := permissions(nil, cluster.Nodes, "", "list")
+	if p.Access != nil && !p.InCluster {
+		workload = permissions(workload, cluster.ServiceAccounts, p.Access.Namespace, "get")
+		workload = permissions(workload, cluster.Secrets, p.Access.Namespace, "get", "list", "patch", "delete")
+	}
+	return p.permitted(ctx, p.clusters.Workload, workload)
+}
+
+// mayMint asks for what the minting of a token needs, where the access has no long-lived one.
+func (p *prepared) mayMint(ctx context.Context) error {
+	handout, err := access.Look(ctx, p.clusters.Workload, *p.Access)
+	if err != nil || handout.LongLived {
+		return errors.Join(err, p.tellAdoption())
+	}
+	needs := permissions(nil, cluster.Secrets, p.Access.Namespace, "create")
+	needs = append(needs, cluster.Permission{Verb: "create", Resource: cluster.ServiceAccounts.Resource, Subresource: "token", Namespace: p.Access.Namespace})
+	return errors.Join(p.permitted(ctx, p.clusters.Workload, needs), p.tellAdoption())
 }
 
 func (p *prepared) permitted(ctx context.Context, c *cluster.Cluster, wanted []cluster.Permission) error {
@@ -264,7 +404,7 @@ func (p *prepared) permitted(ctx context.Context, c *cluster.Cluster, wanted []c
 	case preflight.Fail:
 		return &cluster.Problem{
 			Summary: fmt.Sprintf("The credential of cluster %q lacks permissions for registering %q", c.Name(), p.Name),
-			Detail:  "refusing: " + check.Detail(),
+			Detail:  "refusing: " + check.Message + "\nNothing was applied. " + check.Remedy,
 		}
 	case preflight.Warn:
 		p.warn(fmt.Sprintf("The permissions for registering %q on cluster %q were not checked", p.Name, c.Name()), "%s", check.Detail())

@@ -36,6 +36,8 @@ type Seen struct {
 	TokenExpires time.Time
 	// RemovalStep is the step of a removal that was begun; "" for none.
 	RemovalStep string
+	// Marked says that berth has written its marks, by what the objects say.
+	Marked bool
 	Conditions  map[string]Condition
 	// Drift maps object and field to "found → wanted".
 	Drift map[string]string
@@ -56,10 +58,16 @@ func Read(ctx context.Context, clusters Clusters, spec Spec, terms Terms, marked
 	if err != nil {
 		return nil, err
 	}
-	if secret == nil && root == nil && kubeconfig == nil {
+	// Of the management cluster itself whose root is still to be committed nothing is there that could be gone.
+	awaited := spec.InCluster && spec.AppOfApps != nil && spec.AppOfApps.Commit
+	if secret == nil && root == nil && kubeconfig == nil && !awaited {
 		return nil, nil
 	}
-	seen := &Seen{ArgoServer: spec.argoServer(clusters.Workload), Conditions: map[string]Condition{}, Drift: map[string]string{}}
+	// A runner forgets that they were when the provider is killed in an update.
+	for _, one := range []*unstructured.Unstructured{secret, root} {
+		marked = marked || kube.Inspect(one, terms.Owner).Standing == kube.Ours
+	}
+	seen := &Seen{Marked: marked, ArgoServer: spec.argoServer(clusters.Workload), Conditions: map[string]Condition{}, Drift: map[string]string{}}
 	if secret != nil {
 		annotations, labels := secret.GetAnnotations(), secret.GetLabels()
 		seen.RemovalStep = annotations[AnnotationRemovalStep]
@@ -132,6 +140,13 @@ func (s Spec) readSecrets(ctx context.Context, clusters Clusters, terms Terms, m
 	}
 	drift, err := kube.Drift(ctx, clusters.Management, terms.Owner, objects, marked)
 	maps.Copy(seen.Drift, drift)
+	if err != nil || !marked || secret == nil {
+		return err
+	}
+	superseded, err := s.superseded(ctx, clusters, terms.Owner, written(secret).token.SecretName)
+	for _, one := range superseded {
+		seen.Drift[one] = "superseded → revoked"
+	}
 	return err
 }
 

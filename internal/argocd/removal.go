@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -135,6 +136,9 @@ func Remove(ctx context.Context, clusters Clusters, spec Spec, removal Removal) 
 		return nil, err
 	}
 	r.open(t)
+	if warning, needed := r.rootKeeps(t); needed {
+		r.warnings = append(r.warnings, warning)
+	}
 	steps := r.steps(t)
 	for i := range steps {
 		if err := r.take(ctx, steps, i); err != nil {
@@ -199,12 +203,22 @@ func (r *remover) stays(t tree) string {
 	switch {
 	case r.removal.Retain:
 		return "deletion_policy is \"retain\""
-	case r.secret != nil && r.removal.Terms.Ours(r.secret) && !kube.Created(r.secret):
+	case r.secret != nil && !r.removal.Terms.Ours(r.secret):
+		return fmt.Sprintf("Secret %s %s", r.spec.ref(), whose(r.secret))
+	case r.secret != nil && !kube.Created(r.secret):
 		return "it was adopted, not registered by berth"
 	case r.spec.InCluster && t.root != nil && r.rootTerms().Ours(t.root.Live) && !kube.Created(t.root.Live):
 		return "its root Application was adopted, not made by berth"
 	}
 	return ""
+}
+
+// whose says by whom an object that is not ours is marked.
+func whose(live *unstructured.Unstructured) string {
+	if owner, ok := kube.ParseOwner(live); ok {
+		return fmt.Sprintf("is marked as %s of the configuration with owner %q", owner.Resource, owner.Configuration)
+	}
+	return "carries no mark of this configuration"
 }
 
 // rootTerms are the Terms for the root Application, whose UID no state holds.
@@ -232,7 +246,7 @@ func (r *remover) leave(ctx context.Context, t tree, why string) ([]Warning, err
 func (r *remover) staying(why string) Warning {
 	return Warning{
 		Summary: fmt.Sprintf("Cluster %q stays registered", r.spec.Name),
-		Detail:  fmt.Sprintf("Because %s, its Applications and its registration with the Argo CD on %s stay as they are, without berth's marks.", why, r.management().Context()),
+		Detail:  fmt.Sprintf("Because %s, its Applications and its registration with the Argo CD on %s stay as they are, without the marks of this configuration.", why, r.management().Context()),
 	}
 }
 
@@ -317,6 +331,22 @@ func (r *remover) keepsRunning() Warning {
 		Detail: "Only what the Applications of its root deployed is taken down. Volumes and load balancers that are not theirs stay, and so do the CustomResourceDefinitions that they brought, " +
 			"which Argo CD never deletes.",
 	}
+}
+
+// rootKeeps is the word about what the root Application brought besides Applications: it goes without that, too.
+func (r *remover) rootKeeps(t tree) (Warning, bool) {
+	if t.root == nil {
+		return Warning{}, false
+	}
+	kept := slices.DeleteFunc(slices.Clone(t.root.Resources), Resource.isApplication)
+	if len(kept) == 0 {
+		return Warning{}, false
+	}
+	return Warning{
+		Summary: fmt.Sprintf("The root Application of cluster %q leaves %d object(s) on %s", r.spec.Name, len(kept), r.management().Context()),
+		Detail: "It is deleted without what it brought, of which only the Applications are taken down. Delete by hand what nothing else needs:\n" +
+			strings.Join(section("Left", kept, Resource.String), "\n"),
+	}, true
 }
 
 // serviceAccount is the word about the account that Argo CD signed in with (I92).

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
 )
@@ -62,40 +60,29 @@ func (r *remover) checkIdentity(ctx context.Context) error {
 		}
 	}
 	if registered != "" && uid != registered {
-		return &cluster.Problem{
-			Attribute: "cluster", Summary: fmt.Sprintf("Cluster %q is not the one that is registered", r.spec.Name),
-			Detail: fmt.Sprintf("refusing: Secret %s on %s registers the cluster with UID %s, and %s leads to one with UID %s. Nothing was deleted. Point clusters[%q] at the registered cluster.",
-				r.spec.ref(), r.management().Context(), registered, r.clusters.Workload.Context(), uid, r.clusters.Workload.Name()),
-		}
+		return otherCluster(r.clusters, r.spec, registered, uid)
 	}
 	return nil
+}
+
+// otherCluster is the error of a connection that leads to another cluster than the registered one.
+func otherCluster(clusters Clusters, spec Spec, registered, uid string) error {
+	return &cluster.Problem{
+		Attribute: "cluster", Summary: fmt.Sprintf("Cluster %q is not the one that is registered", spec.Name),
+		Detail: fmt.Sprintf("refusing: Secret %s on %s registers the cluster with UID %s, and %s leads to one with UID %s. Nothing was deleted. Point clusters[%q] at the registered cluster.",
+			spec.ref(), clusters.Management.Context(), registered, clusters.Workload.Context(), uid, clusters.Workload.Name()),
+	}
 }
 
 // refusals are what stands against the removal now and may be put right.
 func (r *remover) refusals(t tree) []*cluster.Problem {
 	var problems []*cluster.Problem
-	for _, look := range []func(tree) *cluster.Problem{r.checkSecret, r.checkRoot, r.checkForeign, r.checkEnvironments, r.checkReach} {
+	for _, look := range []func(tree) *cluster.Problem{r.checkRoot, r.checkForeign, r.checkEnvironments, r.checkReach} {
 		if problem := look(t); problem != nil {
 			problems = append(problems, problem)
 		}
 	}
 	return problems
-}
-
-// checkSecret refuses a registration that is not ours.
-func (r *remover) checkSecret(tree) *cluster.Problem {
-	if r.secret == nil || r.removal.Terms.Ours(r.secret) {
-		return nil
-	}
-	whose := "carries no mark of berth"
-	if owner, ok := kube.ParseOwner(r.secret); ok {
-		whose = fmt.Sprintf("is marked as %s of the configuration with owner %q", owner.Resource, owner.Configuration)
-	}
-	return &cluster.Problem{
-		Summary: fmt.Sprintf("Secret %s is not this configuration's", r.spec.ref()),
-		Detail: fmt.Sprintf("refusing: the Secret that registers cluster %q on %s %s. Nothing was deleted. Take this resource out of the state (tofu state rm) to leave the cluster to whoever has it.",
-			r.spec.Name, r.management().Context(), whose),
-	}
 }
 
 // checkRoot refuses a root Application that is not ours, or that something else would bring back.
@@ -127,13 +114,9 @@ func (r *remover) checkRoot(t tree) *cluster.Problem {
 		}
 	}
 	if !committed && !r.rootTerms().Ours(t.root.Live) {
-		whose := "carries no mark of berth"
-		if owner, ok := kube.ParseOwner(t.root.Live); ok {
-			whose = fmt.Sprintf("is marked as %s of the configuration with owner %q", owner.Resource, owner.Configuration)
-		}
 		return &cluster.Problem{
 			Summary: fmt.Sprintf("The root Application of cluster %q is not this configuration's", r.spec.Name),
-			Detail:  fmt.Sprintf("refusing: %s %s. Nothing was deleted. Delete it without what it brought, or have this configuration adopt it first.", called, whose),
+			Detail:  fmt.Sprintf("refusing: %s %s. Nothing was deleted. Delete it without what it brought, or have this configuration adopt it first.", called, whose(t.root.Live)),
 		}
 	}
 	return nil
@@ -269,5 +252,5 @@ func (r *remover) awaitGone(ctx context.Context, what string, all []*Application
 }
 
 func target(one *Application) kube.Target {
-	return kube.Target{Kind: Applications, Namespace: one.Namespace, Name: one.Name, UID: types.UID(one.UID)}
+	return kube.Target{Kind: Applications, Namespace: one.Namespace, Name: one.Name, UID: one.UID}
 }

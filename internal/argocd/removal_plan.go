@@ -46,6 +46,9 @@ func PlanRemoval(ctx context.Context, clusters Clusters, spec Spec, removal Remo
 			Detail:  "The destroy will be refused unless this is put right by then. " + strings.TrimPrefix(problem.Detail, "refusing: "),
 		})
 	}
+	if warning, needed := r.rootKeeps(t); needed {
+		warnings = append(warnings, warning)
+	}
 	if !r.releases() {
 		warnings = append(warnings, r.keepsRunning())
 	}

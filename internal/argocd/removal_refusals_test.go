@@ -138,17 +138,34 @@ func testCommitted(x *scene) {
 	want(x.t, "what is left", x.left(), []string{"everything"})
 }
 
-// Nothing of another configuration's is taken apart (promise 3).
+// Nothing of another configuration's is taken apart, nor what was imported and never applied (promise 3).
 func testOwner(x *scene) {
 	x.register()
 	x.populate()
 	mine := x.removal.Terms
+	stays := func(why string, unmarked int) {
+		x.t.Helper()
+		before, writes := x.left(), x.proxy.Writes()
+		planned, err := PlanRemoval(x.t.Context(), x.clusters(), x.spec, x.removal)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		warnings, err := x.remove(x.t.Context())
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		want(x.t, "the plan's warnings", planned, warnings)
+		warned(x.t, warnings, fmt.Sprintf("Cluster %q stays registered", x.spec.Name), fmt.Sprintf("Because Secret %s/%s %s, its Applications", x.spec.Namespace, x.spec.SecretName, why))
+		want(x.t, "writes", x.proxy.Writes()-writes, unmarked)
+		want(x.t, "what is left", x.left(), before)
+	}
 	x.removal.Terms = Terms{Owner: kube.Owner{Configuration: "rivals", Resource: "cluster.edge"}, Held: true}
-	x.refused(fmt.Sprintf("Secret %s/%s is not this configuration's", x.spec.Namespace, x.spec.SecretName),
-		"is marked as "+mine.Owner.Resource+` of the configuration with owner "platform"`, "Nothing was deleted.", "tofu state rm")
-	x.refused(fmt.Sprintf("The root Application of cluster %q is not this configuration's", x.spec.Name), `of the configuration with owner "platform"`)
-	// Nor what somebody made anew under the name.
+	stays("is marked as "+mine.Owner.Resource+` of the configuration with owner "platform"`, 0)
+	// The root alone is somebody else's.
 	x.removal.Terms = mine
+	x.patch(RootName(x.spec.Name), `{"metadata":{"labels":{"berth.dev/owner":"0123456789abcdef"},"annotations":{"berth.dev/owner":"rivals/cluster.edge"}}}`)
+	x.refused(fmt.Sprintf("The root Application of cluster %q is not this configuration's", x.spec.Name), `is marked as cluster.edge of the configuration with owner "rivals". Nothing was deleted.`)
+	// What somebody made anew under the name is not what the state holds.
 	x.removal.Terms.UID = "of-another-one"
 	secret := x.secret()
 	secret.SetLabels(map[string]string{LabelSecretType: SecretTypeCluster})
@@ -156,7 +173,7 @@ func testOwner(x *scene) {
 	if _, err := x.client.Resource(cluster.Secrets.GVR()).Namespace(x.spec.Namespace).Update(x.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		x.t.Fatal(err)
 	}
-	x.refused(fmt.Sprintf("Secret %s/%s is not this configuration's", x.spec.Namespace, x.spec.SecretName), "carries no mark of berth")
+	stays("carries no mark of this configuration", 1) // the kubeconfig's Secret is still ours
 }
 
 // Neither the management cluster (I76) nor another cluster than the registered one (I24) is taken apart.
@@ -203,7 +220,7 @@ func testRetain(x *scene) {
 	}
 	want(x.t, "what is left", x.left(), before)
 	want(x.t, "what happened", x.happened(), "")
-	warned(x.t, warnings, fmt.Sprintf("Cluster %q stays registered", x.spec.Name), `Because deletion_policy is "retain"`, "without berth's marks")
+	warned(x.t, warnings, fmt.Sprintf("Cluster %q stays registered", x.spec.Name), `Because deletion_policy is "retain"`, "without the marks of this configuration")
 	x.unmarked("")
 	want(x.t, "the mark of another cluster's removal", x.app("db").GetAnnotations()[AnnotationRemoval], "another")
 }

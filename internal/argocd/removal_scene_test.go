@@ -3,7 +3,6 @@ package argocd
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -115,9 +116,12 @@ func (s *stage) scene(t *testing.T) *scene {
 		},
 	}
 	for _, namespace := range []string{x.spec.Namespace, x.spec.KubeconfigNamespace} {
-		s.management.Kubectl(t, "create", "namespace", namespace)
+		wanted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+		if _, err := s.management.Client().CoreV1().Namespaces().Create(t.Context(), wanted, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	x.argo = &argo{t: t, client: s.management.Dynamic(), namespace: x.spec.Namespace, held: map[string]bool{}, brings: map[string][]*unstructured.Unstructured{}, seen: map[string]bool{}}
+	x.argo = &argo{t: t, client: s.management.Dynamic(), namespace: x.spec.Namespace, held: map[string]bool{}, brings: map[string][]*unstructured.Unstructured{}, how: map[types.UID]string{}}
 	return x
 }
 
@@ -301,7 +305,8 @@ type argo struct {
 	mu     sync.Mutex
 	held   map[string]bool // those of which it never lets go
 	brings map[string][]*unstructured.Unstructured
-	seen   map[string]bool
+	there  map[string]*unstructured.Unstructured
+	how    map[types.UID]string // how those went that it let go of
 	events []string
 }
 
@@ -328,96 +333,141 @@ func (a *argo) happened() string {
 // work begins, and returns what ends it.
 func (a *argo) work() func() {
 	ctx, cancel := context.WithCancel(context.Background())
+	apps := a.client.Resource(resourceApplications).Namespace(a.namespace)
+	all, err := apps.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	changes, err := apps.Watch(ctx, metav1.ListOptions{ResourceVersion: all.GetResourceVersion()})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.mu.Lock()
+	was := a.there
+	a.there = map[string]*unstructured.Unstructured{}
+	for i := range all.Items {
+		a.there[all.Items[i].GetName()] = &all.Items[i]
+	}
+	for name, one := range was {
+		if a.there[name] == nil {
+			a.went(one)
+		}
+	}
+	a.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(15 * time.Millisecond)
+		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			if err := a.look(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
-				a.t.Errorf("the test in Argo CD's place: %v", err)
-			}
+			a.act(ctx, apps)
 			select {
 			case <-ctx.Done():
 				return
+			case event, open := <-changes.ResultChan():
+				if !open {
+					if ctx.Err() == nil {
+						a.t.Error("the watch ended")
+					}
+					return
+				}
+				if one, ok := event.Object.(*unstructured.Unstructured); ok {
+					a.see(event.Type, one)
+				}
 			case <-tick.C:
 			}
 		}
 	}()
 	return func() {
+		// What is gone by now has been seen to go.
+		fleettest.Eventually(a.t, func(ctx context.Context) error {
+			all, err := apps.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if len(a.there) != len(all.Items) {
+				return fmt.Errorf("it knows of %d Applications, and there are %d", len(a.there), len(all.Items))
+			}
+			return nil
+		})
 		cancel()
+		changes.Stop()
 		<-done
-		if err := a.look(context.Background()); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			a.t.Errorf("the test in Argo CD's place: %v", err)
-		}
 	}
 }
 
-func (a *argo) look(ctx context.Context) error {
+// see takes note of a change.
+func (a *argo) see(what watch.EventType, one *unstructured.Unstructured) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	apps := a.client.Resource(resourceApplications).Namespace(a.namespace)
-	all, err := apps.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
+	if what == watch.Deleted {
+		a.went(one)
+		delete(a.there, one.GetName())
+		return
 	}
+	a.there[one.GetName()] = one
+}
+
+// went notes how one went.
+func (a *argo) went(one *unstructured.Unstructured) {
+	how := a.how[one.GetUID()]
+	if how == "" {
+		how = "dropped"
+	}
+	a.events = append(a.events, how+" "+one.GetName())
+}
+
+// act does what there is to do.
+func (a *argo) act(ctx context.Context, apps dynamic.ResourceInterface) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	known, err := a.knows(ctx)
 	if err != nil {
-		return err
+		a.failed(ctx, err)
+		return
 	}
-	there := map[string]*unstructured.Unstructured{}
-	var failed []error
-	for i := range all.Items {
-		one := &all.Items[i]
-		there[one.GetName()] = one
+	for _, one := range a.there {
 		if one.GetDeletionTimestamp() == nil || !slices.ContainsFunc(one.GetFinalizers(), isCascade) {
 			continue
 		}
-		read := readApplication(one)
-		orphans := !read.home() && !known[read.DestinationName]
-		if a.held[one.GetName()] && !orphans {
+		read, how := readApplication(one), "deleted"
+		if !read.home() && !known[read.DestinationName] {
+			how = "orphaned"
+		} else if a.held[one.GetName()] {
 			continue
 		}
-		one.SetFinalizers(slices.DeleteFunc(one.GetFinalizers(), isCascade))
-		if _, err := apps.Update(ctx, one, metav1.UpdateOptions{}); err != nil {
-			failed = append(failed, err)
+		changed := one.DeepCopy()
+		changed.SetFinalizers(slices.DeleteFunc(changed.GetFinalizers(), isCascade))
+		if _, err := apps.Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
+			a.failed(ctx, err)
 			continue
 		}
-		what := "deleted "
-		if orphans {
-			what = "orphaned "
-		}
-		a.events = append(a.events, what+one.GetName())
-		delete(a.seen, one.GetName())
-		if len(one.GetFinalizers()) == 0 {
-			delete(there, one.GetName())
-		}
-	}
-	for name := range a.seen {
-		if there[name] == nil {
-			a.events = append(a.events, "dropped "+name)
-			delete(a.seen, name)
-		}
-	}
-	for name := range there {
-		a.seen[name] = true
+		a.how[one.GetUID()] = how
 	}
 	for by, objects := range a.brings {
-		if there[by] == nil || !syncs(there[by]) {
+		if a.there[by] == nil || !syncs(a.there[by]) {
 			continue
 		}
 		for _, object := range objects {
-			if there[object.GetName()] != nil {
+			if a.there[object.GetName()] != nil {
 				continue
 			}
 			if _, err := apps.Create(ctx, object.DeepCopy(), metav1.CreateOptions{}); err != nil {
-				failed = append(failed, err)
+				a.failed(ctx, err)
 				continue
 			}
 			a.events = append(a.events, "restored "+object.GetName())
 		}
 	}
-	return errors.Join(failed...)
+}
+
+// failed fails the test for an error that is not one of having seen something late.
+func (a *argo) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+		a.t.Errorf("the test in Argo CD's place: %v", err)
+	}
 }
 
 // knows are the names of the clusters that it has a Secret of.

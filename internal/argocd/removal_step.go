@@ -118,7 +118,7 @@ func (r *remover) open(t tree) {
 }
 
 // note writes the step that begins on the cluster: on its Secret, or where there is none on the root Application, or on the
-// first of the Applications that are left. With all of them gone there is nothing left to go on with either.
+// Application that goes last. With all of them gone there is nothing left to go on with either.
 func (r *remover) note(ctx context.Context, step string) error {
 	if r.behind(step) {
 		return nil // what is only looked at once more
@@ -128,6 +128,9 @@ func (r *remover) note(ctx context.Context, step string) error {
 
 // record notes what a forced step may leave behind, before it does.
 func (r *remover) record(ctx context.Context, lines ...string) error {
+	if len(lines) == 0 {
+		return nil
+	}
 	for _, line := range lines {
 		if !slices.Contains(r.left, line) {
 			r.left = append(r.left, line)
@@ -152,7 +155,7 @@ func (r *remover) write(ctx context.Context, annotations map[string]any) error {
 	if err != nil || object == nil {
 		return err
 	}
-	_, err = r.annotate(cluster.Unrecorded(ctx), kind, object, annotations)
+	err = r.annotate(cluster.Unrecorded(ctx), kind, object, annotations)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // it went in this moment
 	}
@@ -168,21 +171,25 @@ func (r *remover) journal(ctx context.Context) (cluster.Kind, *unstructured.Unst
 		}
 	}
 	t, err := r.tree(ctx)
-	if all := t.andRoot(); err == nil && len(all) > 0 {
-		return Applications, all[0].Live, nil
+	if err != nil || len(t.andRoot()) == 0 {
+		return Applications, nil, err
 	}
-	return Applications, nil, err
+	if t.root != nil {
+		return Applications, t.root.Live, nil
+	}
+	return Applications, t.members[len(t.members)-1].Live, nil
 }
 
 // annotate sets annotations of an object, or takes those away that are nil. One that was deleted and made anew is left
 // alone: the error satisfies apierrors.IsConflict.
-func (r *remover) annotate(ctx context.Context, kind cluster.Kind, live *unstructured.Unstructured, annotations map[string]any) (*unstructured.Unstructured, error) {
+func (r *remover) annotate(ctx context.Context, kind cluster.Kind, live *unstructured.Unstructured, annotations map[string]any) error {
 	patch := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"uid": string(live.GetUID()), "annotations": annotations}}}
 	body, err := patch.MarshalJSON()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return r.management().MergePatch(ctx, kind, live.GetNamespace(), live.GetName(), body, kube.FieldManager)
+	_, err = r.management().MergePatch(ctx, kind, live.GetNamespace(), live.GetName(), body, kube.FieldManager)
+	return err
 }
 
 // told are the warnings, with the one that lists what forced steps may have left (I94).
@@ -238,7 +245,7 @@ func (r *remover) clean(ctx context.Context, kind cluster.Kind, live *unstructur
 	if len(off) == 0 {
 		return nil
 	}
-	_, err := r.annotate(ctx, kind, live, off)
+	err := r.annotate(ctx, kind, live, off)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

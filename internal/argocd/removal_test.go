@@ -51,7 +51,7 @@ func TestRemoval(t *testing.T) {
 		"RefusedForIdentity": testIdentity, "Retained": testRetain, "Adopted": testAdopted, "InCluster": testInCluster,
 		"Stuck": testStuck, "Explained": testExplained, "Forced": testForced, "ComesBack": testComesBack, "Changing": testChanging,
 		"SecretGone": testSecretGone, "Unreachable": testUnreachable, "Planned": testPlanned, "Given up": testGivenUp, "Inventory": testInventory,
-		"NoRoot": testNoRoot, "ForceNames": testForceNames,
+		"NoRoot": testNoRoot, "Clusters": testClusters, "ForceNames": testForceNames,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,6 +67,7 @@ func testInOrder(x *scene) {
 	x.populate()
 	// A finalizer that cascades must not take everything down with the root, in whatever propagation.
 	x.patch(RootName(x.spec.Name), `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io/background"]}}`)
+	x.patch(RootName(x.spec.Name), `{"status":{"resources":[{"group":"argoproj.io","kind":"Application","namespace":"NAMESPACE","name":"web"},{"group":"argoproj.io","kind":"AppProject","namespace":"NAMESPACE","name":"shop"}]}}`)
 	var steps []string
 	x.progress = func(step cluster.Step) {
 		if name, is := strings.CutPrefix(step.Action, "remove: "); is {
@@ -82,7 +83,8 @@ func testInOrder(x *scene) {
 	want(x.t, "the steps", strings.Join(steps, " "), "root applications controllers disconnect")
 	warned(x.t, warnings, fmt.Sprintf("Cluster %q keeps its disks and load balancers", x.spec.Name), "CustomResourceDefinitions")
 	warned(x.t, warnings, fmt.Sprintf("The account that Argo CD used stays on cluster %q", x.spec.Name), "Delete ServiceAccount berth-access/berth there")
-	want(x.t, "warnings", len(warnings), 2)
+	warned(x.t, warnings, fmt.Sprintf("The root Application of cluster %q leaves 1 object(s) on mgmt", x.spec.Name), "AppProject.argoproj.io/"+x.spec.Namespace+"/shop")
+	want(x.t, "warnings", len(warnings), 3)
 	// All of it again finds nothing to do.
 	writes := x.proxy.Writes()
 	x.removal.RemovedServiceAccount = true
@@ -93,46 +95,42 @@ func testInOrder(x *scene) {
 	want(x.t, "warnings of a second removal", len(warnings), 1)
 }
 
-// Interrupted before and after every single write, the next removal goes on and ends the same way, with nothing orphaned
-// and nothing brought back (I80, I97, X11).
+// Interrupted after every single write (which is before the next one, too), the next removal goes on and ends the same way,
+// with nothing orphaned and nothing brought back (I80, I97, X11).
 func testInterrupted(x *scene) {
 	for n := 1; ; n++ {
-		for _, after := range []bool{false, true} {
-			y := x.stage.scene(x.t)
-			y.register()
-			y.populate()
-			ctx, cancel := context.WithCancel(x.t.Context())
-			y.proxy.Reset()
-			reached := false
-			at := func(write int, _ fleettest.Request) {
-				if write == n {
-					reached = true
-					cancel()
-				}
+		y := x.stage.scene(x.t)
+		y.register()
+		root := RootName(y.spec.Name)
+		y.add(
+			y.application("web", root, 0), y.application("external-dns", root, 5),
+			y.application("apps", root, 1, bringing, resources(resourceApplication("x"))), y.application("x", "apps", 3),
+			y.application("platform", root, 2, bringing, resources(resourceApplication("z"), "{kind: ConfigMap, namespace: platform, name: settings}")),
+			y.application("z", "platform", 0),
+		)
+		ctx, cancel := context.WithCancel(x.t.Context())
+		y.proxy.Reset()
+		reached := false
+		y.proxy.OnWrite(nil, func(write int, _ fleettest.Request) {
+			if write == n {
+				reached = true
+				cancel()
 			}
-			if after {
-				y.proxy.OnWrite(nil, at)
-			} else {
-				y.proxy.OnWrite(at, nil)
+		})
+		_, first := y.remove(ctx)
+		cancel()
+		y.proxy.OnWrite(nil, nil)
+		if _, err := y.remove(x.t.Context()); err != nil {
+			x.t.Fatalf("the removal after one that ended with write %d: %v", n, err)
+		}
+		what := fmt.Sprintf("interrupted after write %d", n)
+		want(x.t, what+": what happened", y.happened(), "dropped "+root+", dropped apps, deleted z, deleted platform, deleted x, deleted web, deleted external-dns")
+		want(x.t, what+": what is left", y.left(), []string(nil))
+		if !reached {
+			if first != nil || n < 20 {
+				x.t.Errorf("a removal took only %d writes, and then: %v", n-1, first)
 			}
-			_, first := y.remove(ctx)
-			y.proxy.OnWrite(nil, nil)
-			cancel()
-			if _, err := y.remove(x.t.Context()); err != nil {
-				x.t.Fatalf("write %d, after %v: the removal after it: %v", n, after, err)
-			}
-			what := fmt.Sprintf("write %d, after %v", n, after)
-			want(x.t, what+": what happened", y.happened(), y.inOrder())
-			want(x.t, what+": what is left", y.left(), []string(nil))
-			if !reached {
-				if first != nil {
-					x.t.Fatal(first)
-				}
-				if n < 20 {
-					x.t.Errorf("a removal took only %d writes", n-1)
-				}
-				return
-			}
+			return
 		}
 	}
 }

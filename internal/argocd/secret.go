@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,9 +61,10 @@ func connectionOf(stored cluster.Stored) connection {
 }
 
 // stored is the credential of a config, for one that a client can use as it is; false where Argo CD itself signs in to a
-// cloud, or has a password.
+// cloud, has a password, or has two credentials, of which the API server takes one.
 func (c connection) stored(server string) (cluster.Stored, bool) {
-	if c.AWSAuthConfig != nil || c.ExecProviderConfig != nil || c.Username != "" || c.BearerToken == "" && len(c.TLSClientConfig.CertData) == 0 {
+	token, certificate := c.BearerToken != "", len(c.TLSClientConfig.CertData) > 0
+	if c.AWSAuthConfig != nil || c.ExecProviderConfig != nil || c.Username != "" || token == certificate {
 		return cluster.Stored{}, false
 	}
 	return cluster.Stored{
@@ -89,7 +91,31 @@ func secretField(secret *unstructured.Unstructured, key string) string {
 func configOf(secret *unstructured.Unstructured) (connection, bool) {
 	var config connection
 	err := json.Unmarshal([]byte(secretField(secret, "config")), &config)
+	for _, one := range []*json.RawMessage{&config.AWSAuthConfig, &config.ExecProviderConfig} {
+		if string(*one) == "null" {
+			*one = nil
+		}
+	}
 	return config, err == nil
+}
+
+// namespacesIn reads the field namespaces of a cluster's Secret as Argo CD does.
+func namespacesIn(field string) []string {
+	var namespaces []string
+	for one := range strings.SplitSeq(field, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			namespaces = append(namespaces, one)
+		}
+	}
+	return namespaces
+}
+
+// inItsWords is the server as a Secret has it where it means the same one, or else as it is given.
+func inItsWords(server string, live *unstructured.Unstructured) string {
+	if have := secretField(live, "server"); have != "" && cluster.SameServer(have, server) {
+		return have
+	}
+	return server
 }
 
 // ref names the cluster's Secret, as the output argocd_secret does.
@@ -108,10 +134,7 @@ func (s Spec) argoServer(of *cluster.Cluster) string {
 
 // secretObject is the Secret as it shall be. Where live says the same in other words, its words are kept.
 func (s Spec) secretObject(server string, cred credential, facts facts, live *unstructured.Unstructured) (kube.Object, error) {
-	data := map[string]string{"name": s.Name, "server": server}
-	if have := secretField(live, "server"); cluster.SameServer(have, server) {
-		data["server"] = have
-	}
+	data := map[string]string{"name": s.Name, "server": inItsWords(server, live)}
 	config, err := json.Marshal(cred.config)
 	if err != nil {
 		return kube.Object{}, err
@@ -125,12 +148,20 @@ func (s Spec) secretObject(server string, cred credential, facts facts, live *un
 	}
 	if len(s.Namespaces) > 0 {
 		data["namespaces"] = strings.Join(s.Namespaces, ",")
+		if have := secretField(live, "namespaces"); slices.Equal(namespacesIn(have), s.Namespaces) {
+			data["namespaces"] = have
+		}
 	}
 	if s.ClusterResources != nil {
 		data["clusterResources"] = strconv.FormatBool(*s.ClusterResources)
 	}
 	if s.Shard != nil {
 		data["shard"] = strconv.FormatInt(*s.Shard, 10)
+		if have := secretField(live, "shard"); have != "" {
+			if same, err := strconv.ParseInt(have, 10, 64); err == nil && same == *s.Shard {
+				data["shard"] = have
+			}
+		}
 	}
 	object := cluster.Secrets.New(s.Namespace, s.SecretName)
 	encoded := map[string]any{}
@@ -201,14 +232,27 @@ func (s Spec) checkDuplicates(ctx context.Context, clusters Clusters, uid string
 	if s.InCluster {
 		return nil, nil
 	}
+	if s.Name == InClusterName {
+		return nil, &cluster.Problem{
+			Attribute: "name", Summary: fmt.Sprintf("%q is the name of the cluster that Argo CD runs in", s.Name),
+			Detail: "refusing: Argo CD gives it to that cluster by itself, and an Application that names it could go to either. Choose another name.",
+		}
+	}
+	server, where := s.argoServer(clusters.Workload), clusters.Management.Context()
+	// Two of one plan meet here, before either is written.
+	if first := clusters.Management.Claim("registration/"+s.Namespace+"/"+strings.TrimSuffix(strings.ToLower(server), "/"), s.ref()); first != s.ref() {
+		return nil, &cluster.Problem{
+			Attribute: "cluster", Summary: fmt.Sprintf("Two resources register %s with Argo CD on %s", server, where),
+			Detail: fmt.Sprintf("refusing: Secret %s and Secret %s would have the same server, and Argo CD tells clusters apart by it: two would hide each other. Take one of the two resources out.", first, s.ref()),
+		}
+	}
 	all, err := clusterSecrets(ctx, clusters.Management, s.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	server, where := s.argoServer(clusters.Workload), clusters.Management.Context()
 	var warnings []Warning
 	for _, other := range all {
-		if other.GetName() == s.SecretName {
+		if other.GetName() == s.SecretName || clusters.Management.Leaving(cluster.Secrets, s.Namespace, other.GetName()) {
 			continue
 		}
 		called := secretField(other, "name")

@@ -51,7 +51,11 @@ func (r *remover) backup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(without) > 0 {
+	if len(without) > 0 && r.removal.forces(StepBackup) {
+		if err := r.recordWithout(ctx, without); err != nil {
+			return err
+		}
+	} else if len(without) > 0 {
 		return &hopeless{&cluster.Problem{
 			Attribute: "removal.backup_disks", Summary: fmt.Sprintf("%d volume(s) of cluster %q can't be backed up", len(without), r.spec.Name),
 			Detail: "A snapshot needs a volume of a CSI driver and a VolumeSnapshotClass of that driver:\n  " + strings.Join(without, "\n  ") +
@@ -78,14 +82,14 @@ func (r *remover) abandonBackup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lines := make([]string, len(without))
-	for i, text := range without {
-		lines[i] = "No backup of volume " + text
+	if err := r.recordWithout(ctx, without); err != nil {
+		return err
 	}
 	if err := r.snapshot(ctx, disks); err != nil {
 		return err
 	}
 	var kept []disk
+	var lines []string
 	for _, one := range disks {
 		live, err := r.clusters.Workload.Fetch(ctx, volumeSnapshots, one.namespace(), one.snapshot)
 		if err != nil {
@@ -98,12 +102,19 @@ func (r *remover) abandonBackup(ctx context.Context) error {
 			kept = append(kept, one)
 		}
 	}
-	if len(lines) > 0 {
-		if err := r.record(ctx, lines...); err != nil {
-			return err
-		}
+	if err := r.record(ctx, lines...); err != nil {
+		return err
 	}
 	return r.keepSnapshots(ctx, kept)
+}
+
+// recordWithout records the volumes of which there can be no snapshot.
+func (r *remover) recordWithout(ctx context.Context, without []string) error {
+	lines := make([]string, len(without))
+	for i, text := range without {
+		lines[i] = "No backup of volume " + text
+	}
+	return r.record(ctx, lines...)
 }
 
 // disks are the volumes that can be backed up, and, in words, those that can't.

@@ -53,6 +53,9 @@ func boot(ctx context.Context, s *supervisor, programs map[string]string, dir st
 	if err := c.startStore(ctx); err != nil {
 		return c, err
 	}
+	if err := c.startEgress(); err != nil {
+		return c, err
+	}
 	for attempt := 1; ; attempt++ {
 		if c.port, err = freePort(); err != nil {
 			return c, err
@@ -75,6 +78,12 @@ func boot(ctx context.Context, s *supervisor, programs map[string]string, dir st
 	}
 	if slices.Contains(spec.Engines, EngineKnative) {
 		if c.knative, err = c.startKnative(ctx, programs[knativeProgram], KnativeNamespace); err != nil {
+			return c, err
+		}
+	}
+	c.startManagers()
+	if slices.Contains(spec.Engines, EngineArgoCD) {
+		if err := c.startArgoCD(ctx); err != nil {
 			return c, err
 		}
 	}
@@ -178,6 +187,7 @@ func (c *Cluster) apiServerArgs() []string {
 	if c.spec.EmulatedVersion != "" {
 		args = append(args, "--emulated-version="+c.spec.EmulatedVersion)
 	}
+	args = append(args, c.egress.args()...)
 	return append(args, c.spec.ExtraAPIServerArgs...)
 }
 
@@ -286,9 +296,13 @@ func (c *Cluster) startControllers() error {
 	if err != nil {
 		return err
 	}
-	if c.spec.Stages != "" {
+	added, err := c.spec.stages()
+	if err != nil {
+		return err
+	}
+	if added != "" {
 		own := c.file("stages.yaml")
-		if err := os.WriteFile(own, []byte(c.spec.Stages), 0o600); err != nil {
+		if err := os.WriteFile(own, []byte(added), 0o600); err != nil {
 			return err
 		}
 		files = append(slices.Clone(files), own)
@@ -314,6 +328,21 @@ func (c *Cluster) systemKubeconfig(user string) (string, error) {
 	config := c.AdminKubeconfig()
 	config.ClientCertificate, config.ClientKey = issued.cert, issued.key
 	return config.write(c.file(strings.TrimPrefix(user, "system:") + ".kubeconfig"))
+}
+
+// componentKubeconfig writes a kubeconfig with which a program may do what its ServiceAccount may. It has a certificate in
+// the account's name, since a token would expire in a fleet that stays up.
+func (c *Cluster) componentKubeconfig(program, namespace, account string) (string, error) {
+	issued, err := c.ca.issue(pkix.Name{
+		CommonName:   "system:serviceaccount:" + namespace + ":" + account,
+		Organization: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	}, false, inTenYears())
+	if err != nil {
+		return "", err
+	}
+	config := c.AdminKubeconfig()
+	config.ClientCertificate, config.ClientKey = issued.cert, issued.key
+	return config.write(c.file(program + ".kubeconfig"))
 }
 
 // waitFor calls check until it succeeds, p ends, or ctx does.

@@ -38,6 +38,9 @@ type Cluster struct {
 	version   string
 	front     *Proxy
 	knative   *Knative
+	argoCD    *ArgoCD
+	egress    *egress
+	managers  []*Manager
 
 	background     context.Context
 	stopBackground context.CancelFunc

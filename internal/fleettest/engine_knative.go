@@ -2,7 +2,6 @@ package fleettest
 
 import (
 	"context"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"os"
@@ -228,7 +227,8 @@ func (k *Knative) start(deployment *appsv1.Deployment) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := k.kubeconfig(deployment.Spec.Template.Spec.ServiceAccountName)
+	account := or(deployment.Spec.Template.Spec.ServiceAccountName, "default")
+	kubeconfig, err := k.cluster.componentKubeconfig(knativeProgram, k.namespace, account)
 	if err != nil {
 		return err
 	}
@@ -264,24 +264,6 @@ func (k *Knative) value(variable corev1.EnvVar) string {
 		return k.namespace
 	}
 	return knativeProgram + "-0"
-}
-
-// kubeconfig writes a kubeconfig with which the operator may do what its ServiceAccount may. It has a certificate in
-// the account's name, since a token would expire in a fleet that stays up.
-func (k *Knative) kubeconfig(account string) (string, error) {
-	if account == "" {
-		account = "default"
-	}
-	issued, err := k.cluster.ca.issue(pkix.Name{
-		CommonName:   "system:serviceaccount:" + k.namespace + ":" + account,
-		Organization: []string{"system:serviceaccounts", "system:serviceaccounts:" + k.namespace},
-	}, false, inTenYears())
-	if err != nil {
-		return "", err
-	}
-	config := k.cluster.AdminKubeconfig()
-	config.ClientCertificate, config.ClientKey = issued.cert, issued.key
-	return config.write(k.cluster.file(knativeProgram + ".kubeconfig"))
 }
 
 // bundle gives the folder with the manifests that an operator of the image's version brings. It is the same folder for

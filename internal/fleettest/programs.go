@@ -97,6 +97,12 @@ func buildFor(ctx context.Context, specs []ClusterSpec) (map[string]string, erro
 		if slices.Contains(s.Engines, EngineKnative) {
 			names = append(names, knativeProgram)
 		}
+		if slices.Contains(s.Engines, EngineArgoCD) {
+			names = append(names, argoCDProgram, redisProgram)
+		}
+		for _, kind := range s.managerKinds() {
+			names = append(names, kind.latest().name)
+		}
 	}
 	return Build(ctx, names...)
 }

@@ -29,6 +29,9 @@ type ProxyOptions struct {
 	// AfterWrite is called when the server has answered the n-th write, with the status it gave, and before the client
 	// sees anything of the answer.
 	AfterWrite func(n int, request Request)
+	// UID is the UID of the namespace kube-system as clients are told it, in every answer but a watch's: with one each,
+	// several proxies in front of one API server are as many clusters. It is as long as any UID; "" is the cluster's own.
+	UID string
 }
 
 // Proxy is a server in front of an API server that terminates TLS, logs, delays, fails and stops requests. It speaks
@@ -65,6 +68,9 @@ func (c *Cluster) Proxy(t testing.TB, options ProxyOptions) *Proxy {
 
 // StartProxy starts one more proxy in front of the API server, which ends with the fleet or by Close.
 func (c *Cluster) StartProxy(options ProxyOptions) (*Proxy, error) {
+	if n := len(options.UID); n != 0 && n != uidLength {
+		return nil, fmt.Errorf("proxy: UID %q has %d characters; want %d, because it stands in for the cluster's own in answers of any encoding", options.UID, n, uidLength)
+	}
 	upstream, err := url.Parse(c.directServer())
 	if err != nil {
 		return nil, err
@@ -228,6 +234,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.SetURL(p.upstream)
 			out.Out.Host = p.upstream.Host
+			if options.renames(request) {
+				out.Out.Header.Del("Accept-Encoding") // what is compressed can't be read
+			}
 		},
 		Transport:     transport,
 		FlushInterval: -1, // watches
@@ -243,6 +252,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 			if failure != nil {
 				return errFailAfter
 			}
+			if options.renames(request) {
+				return p.rename(response, options.UID)
+			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -254,6 +266,26 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 			p.cut(r)
 		},
 	}).ServeHTTP(w, r)
+}
+
+// uidLength is how long the UIDs are that an API server gives.
+const uidLength = 36
+
+// renames tells whether the answer to a request may hold the UID of kube-system, which is to be another one.
+func (o ProxyOptions) renames(r Request) bool {
+	return o.UID != "" && r.Group == "" && r.Resource == "namespaces" && r.Verb != "watch"
+}
+
+// rename puts a UID in the place of the cluster's own. Both are equally long, so that this is right for JSON and protobuf
+// alike, for whole objects and for their metadata alone.
+func (p *Proxy) rename(response *http.Response, uid string) error {
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close() // it was read to its end
+	response.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte(p.cluster.uid), []byte(uid))))
+	return nil
 }
 
 var errFailAfter = errors.New("injected after forwarding")

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -44,6 +45,7 @@ func TestProxy(t *testing.T) {
 	}
 	t.Run("log", func(t *testing.T) { testLog(t, c) })
 	t.Run("identity", func(t *testing.T) { testIdentity(t, c) })
+	t.Run("uid", func(t *testing.T) { testUID(t, c) })
 	t.Run("writes", func(t *testing.T) { testWrites(t, c) })
 	t.Run("failures", func(t *testing.T) { testFailures(t, c) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, c) })
@@ -119,6 +121,54 @@ func testLog(t *testing.T, c *fleettest.Cluster) {
 	}
 	if took := time.Since(before); took < 200*time.Millisecond {
 		t.Errorf("answer after %s; want the latency of 200 ms", took)
+	}
+}
+
+// Two proxies with UIDs of their own are two clusters, whatever form of answer a client asks for; all else is the one
+// API server's.
+func testUID(t *testing.T, c *fleettest.Cluster) {
+	if _, err := c.StartProxy(fleettest.ProxyOptions{UID: "short"}); err == nil || !strings.Contains(err.Error(), `UID "short" has 5 characters; want 36`) {
+		t.Errorf("a UID that is none: %v", err)
+	}
+	own, err := c.Client().CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"} {
+		p := c.Proxy(t, fleettest.ProxyOptions{UID: want})
+		client, config := clientOf(t, p.AdminKubeconfig())
+		whole, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// As protobuf, and only the metadata.
+		partial, err := metadata.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespaces := partial.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
+		alone, err := namespaces.Get(t.Context(), "kube-system", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed, err := namespaces.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]string{}
+		for _, one := range listed.Items {
+			told[one.Name] = string(one.UID)
+		}
+		if got := fmt.Sprint(whole.UID, alone.UID, told["kube-system"], told["default"]); got != fmt.Sprint(want, want, want, own.UID) {
+			t.Errorf("UIDs of kube-system (whole, its metadata, in a list) and of default:\n got %s\nwant %s three times, and %s", got, want, own.UID)
+		}
+		update, err := namespaces.Patch(t.Context(), "kube-system", types.MergePatchType, []byte(`{"metadata":{"labels":{"renamed":"true"}}}`), metav1.PatchOptions{})
+		if err != nil || string(update.UID) != want {
+			t.Errorf("the answer to a write: %v, %v", update, err)
+		}
+		if protocol := p.Requests()[1].Accept; !strings.Contains(protocol, "protobuf;as=PartialObjectMetadata") {
+			t.Errorf("the metadata was asked for as %q", protocol)
+		}
 	}
 }
 

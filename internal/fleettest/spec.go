@@ -39,7 +39,8 @@ type ClusterSpec struct {
 	ExtraAPIServerArgs []string
 
 	// AdmissionWebhooks lets the API server call admission webhooks. It is off by default because pods are simulated: a
-	// webhook that an installed component registers could not answer and would block its kinds.
+	// webhook that an installed component registers could not answer and would block its kinds. Those of a Manager do
+	// answer.
 	AdmissionWebhooks bool
 
 	Nodes          []NodeSpec
@@ -48,7 +49,8 @@ type ClusterSpec struct {
 	// LoadBalancer says what Services of type LoadBalancer get as their address.
 	LoadBalancer LoadBalancerKind
 
-	// Engines are the controllers that run as real processes as soon as what installs them is on the cluster.
+	// Engines are the controllers that run as real processes: Knative's as soon as what installs it is on the cluster,
+	// Argo CD, which the harness installs, from the start.
 	Engines []Engine
 
 	// Stages is YAML with kwok Stage objects beside those that make nodes and pods ready, for pods that fail or wait.

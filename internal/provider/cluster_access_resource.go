@@ -137,6 +137,10 @@ func warnAccess(call *call[clusterAccessModel], findings access.Findings) {
 			resumed = true
 		}
 	}
+	if findings.Leaving {
+		call.warn(fmt.Sprintf("Namespace %q of %s on cluster %q is being deleted", call.plan.Namespace.ValueString(), call.plan.spec().Describe(), c.Name()),
+			"The access goes with it. An apply waits until it is gone where berth had created it, and is refused otherwise.")
+	}
 	if findings.Recreate != "" {
 		call.warn(fmt.Sprintf("%s will be deleted and created again", call.plan.spec().DescribeBinding()),
 			"Kubernetes never lets this change: %s. For the moment in between, the tokens of the ServiceAccount can do nothing.", findings.Recreate)

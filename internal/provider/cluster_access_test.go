@@ -22,9 +22,11 @@ import (
 //  1. look before you touch: TestClusterAccessRefusals, TestClusterAccessPermissions
 //  2. unknown is not missing: TestClusterAccessUnknown
 //  3. never touch what is not ours: TestClusterAccessAdoption, TestClusterAccessNamespace
-//  5. the cluster is the journal: TestClusterAccessKilledAtEveryWrite
+//  4. right cluster: TestClusterAccessOnAnotherCluster
+//  5. the cluster is the journal: TestClusterAccessKilledAtEveryWrite, TestClusterAccessNamespaceKilled
 //  6. drift, field by field: TestClusterAccessRhythm
 //  7. secrets: TestClusterAccessKeepsTokensOut
+//  8. waits explain themselves: TestClusterAccessTokenNotIssued
 //  9. import ends in an empty plan: TestClusterAccessRhythm, TestClusterAccessMadeByHand
 // 10. destroy is honest: TestClusterAccessInUse, TestClusterAccessKnobs
 // 12. cost follows kinds: TestCostOfTwentyAccesses

@@ -48,8 +48,19 @@ func newRegistered() resource.Resource {
 var movingClusterOutputs = []string{"kubernetes_version", "node_count", "conditions", "last_transitions", "token_expires_at", "removal_step"}
 
 // guardRegistered keeps berth from dialling a private address for an organization's cluster (I66).
-func guardRegistered(ctx context.Context, m *registeredModel, c *cluster.Cluster) error {
-	if m.Org.ValueString() == "" {
+func guardRegistered(ctx context.Context, m *registeredModel, management, c *cluster.Cluster) error {
+	org := m.Org.ValueString()
+	if org == "" && m.ClusterUID.IsNull() && management != c {
+		// An import does not know yet whose it is.
+		secret, err := argocd.FindSecret(ctx, management, "", m.Name.ValueString())
+		if err != nil {
+			return err
+		}
+		if secret != nil {
+			org = secret.GetLabels()[argocd.LabelOrg]
+		}
+	}
+	if org == "" {
 		return nil
 	}
 	return c.RequirePublic(ctx)
@@ -74,15 +85,20 @@ func planRegistered(ctx context.Context, call *call[registeredModel]) error {
 	if err := refuseRegisteredChange(call); err != nil || call.replaced {
 		return err
 	}
-	if !call.changing {
-		return nil
+	if err := followAccess(ctx, call); err != nil || !call.changing {
+		return err
 	}
+	placeFromConfig(ctx, call)
 	if unknown := plan.unknown(ctx, call.config); len(unknown) > 0 {
 		openOutputsNamed(plan, []string{"secret_name", "argocd_secret", "kubeconfig_secret", "root_application", "gitops_files", "argocd_server"})
 		if !plan.SecretName.IsUnknown() && call.config.SecretName.IsNull() && call.state != nil {
 			plan.SecretName = call.state.SecretName
 		}
-		call.warn(fmt.Sprintf("The checks of cluster %q are put off to the apply", plan.Name.ValueString()),
+		called := "a cluster"
+		if name := plan.Name.ValueString(); name != "" {
+			called = fmt.Sprintf("cluster %q", name)
+		}
+		call.warn(fmt.Sprintf("The checks of %s are put off to the apply", called),
 			"Because %s is not known yet, this plan could not check it. The apply does so before it writes anything.", strings.Join(unknown, ", "))
 		return nil
 	}
@@ -90,11 +106,9 @@ func planRegistered(ctx context.Context, call *call[registeredModel]) error {
 	if err != nil {
 		return err
 	}
-	if spec.InCluster && spec.AppOfApps == nil {
-		return &cluster.Problem{
-			Attribute: "app_of_apps", Summary: fmt.Sprintf("%q would be nothing at all", spec.Name),
-			Detail: "refusing: with in_cluster the registration is an app-of-apps and nothing else, because Argo CD knows the cluster that it runs in by itself. Set app_of_apps.",
-		}
+	spec.Placed = placed(call)
+	if err := checkInCluster(call.config, spec); err != nil {
+		return err
 	}
 	if err := plan.fill(spec); err != nil {
 		return err
@@ -129,6 +143,81 @@ func planRegistered(ctx context.Context, call *call[registeredModel]) error {
 	return nil
 }
 
+// followAccess makes an update of a plan that changes nothing, when the access hands out another token than the one that
+// the refresh has compared: it was, or is about to be, rotated by the same run.
+func followAccess(ctx context.Context, call *call[registeredModel]) error {
+	if call.changing || call.member.cluster == nil || call.member.err != nil || call.plan.Access.IsUnknown() {
+		return nil
+	}
+	spec, err := call.plan.spec(ctx)
+	if err != nil {
+		return err
+	}
+	outdated, err := argocd.Outdated(ctx, clustersOf(call), spec)
+	if err != nil || !outdated {
+		return err
+	}
+	call.changing = true
+	openOutputsNamed(call.plan, movingClusterOutputs)
+	return nil
+}
+
+// placed tells whether it was settled where the cluster runs: by the apply that registered it, or the first one after an
+// import.
+func placed(call *call[registeredModel]) bool { return call.state != nil && call.marked }
+
+// placeFromConfig lets go of where the cluster runs as the state has it, when that is not settled yet or a registration
+// that has come since says it.
+func placeFromConfig(ctx context.Context, call *call[registeredModel]) {
+	if call.state == nil || hasUnknown(ctx, call.plan.Registration) {
+		return
+	}
+	now, _ := objectAs[registrationModel](ctx, call.plan.Registration)
+	was, _ := objectAs[registrationModel](ctx, call.state.Registration)
+	for _, one := range []struct{ written, planned, says, said *types.String }{
+		{&call.config.ProviderName, &call.plan.ProviderName, &now.ProviderName, &was.ProviderName},
+		{&call.config.Flavor, &call.plan.Flavor, &now.Flavor, &was.Flavor},
+		{&call.config.Region, &call.plan.Region, &now.Region, &was.Region},
+	} {
+		news := one.says.ValueString() != "" && !one.says.Equal(*one.said)
+		if one.written.IsNull() && (one.planned.IsNull() && !placed(call) || news) {
+			*one.planned = types.StringUnknown()
+		}
+	}
+}
+
+// checkInCluster refuses what the management cluster itself cannot have: Argo CD knows it without a Secret (I23, Y13).
+func checkInCluster(config *registeredModel, spec argocd.Spec) error {
+	if !spec.InCluster {
+		return nil
+	}
+	if spec.AppOfApps == nil {
+		return &cluster.Problem{
+			Attribute: "app_of_apps", Summary: fmt.Sprintf("%q would be nothing at all", spec.Name),
+			Detail: "refusing: with in_cluster the registration is an app-of-apps and nothing else, because Argo CD knows the cluster that it runs in by itself. Set app_of_apps.",
+		}
+	}
+	var without []string
+	for _, one := range []struct {
+		name  string
+		value attr.Value
+	}{
+		{"secret_name", config.SecretName}, {"server", config.Server}, {"access", config.Access}, {"secret_labels", config.SecretLabels}, {"secret_annotations", config.SecretAnnotations},
+		{"project", config.Project}, {"namespaces", config.Namespaces}, {"cluster_resources", config.ClusterResources}, {"shard", config.Shard},
+	} {
+		if !one.value.IsNull() {
+			without = append(without, one.name)
+		}
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	return &cluster.Problem{
+		Attribute: without[0], Summary: fmt.Sprintf("%q has no Secret that could have %s", spec.Name, strings.Join(without, ", ")),
+		Detail: "refusing: Argo CD knows the cluster that it runs in by itself, and in_cluster makes no Secret for it. Take out " + strings.Join(without, ", ") + ".",
+	}
+}
+
 // heldSpec is what the state holds; nil for a new registration.
 func heldSpec(ctx context.Context, call *call[registeredModel]) (*argocd.Spec, error) {
 	if call.state == nil {
@@ -145,9 +234,16 @@ func refuseRegisteredChange(call *call[registeredModel]) error {
 	}
 	plan, state := call.plan, call.state
 	replaced := call.replaced || !plan.Org.Equal(state.Org) || !plan.ArgoCDNamespace.Equal(state.ArgoCDNamespace) || !plan.InCluster.Equal(state.InCluster)
+	call.replaced = replaced
 	if replaced && state.DeletionProtection.ValueBool() {
-		call.replaced = true
 		return protected(state, "The plan replaces it, which takes its Applications down first")
+	}
+	if replaced {
+		// Before what takes its place is planned, in a call of its own.
+		management, namespace, name := call.cluster, state.ArgoCDNamespace.ValueString(), state.Name.ValueString()
+		management.PlanRemoval(cluster.Secrets, namespace, state.SecretName.ValueString())
+		management.PlanRemoval(cluster.Secrets, state.KubeconfigNamespace.ValueString(), argocd.KubeconfigSecretName(name))
+		management.PlanRemoval(argocd.Applications, namespace, argocd.RootName(name))
 	}
 	if written := call.config.SecretName; !replaced && !written.IsNull() && !written.IsUnknown() && !written.Equal(state.SecretName) {
 		return &cluster.Problem{
@@ -214,6 +310,7 @@ func applyRegistered(ctx context.Context, call *call[registeredModel]) error {
 	if err != nil {
 		return err
 	}
+	spec.Placed = placed(call)
 	if err := checkAccessPlace(ctx, call, spec); err != nil {
 		return err
 	}
@@ -260,6 +357,9 @@ func readRegistered(ctx context.Context, call *call[registeredModel]) (bool, err
 	if err != nil || seen == nil {
 		return false, err
 	}
+	if seen.Marked && !call.marked {
+		call.private.remember(keyMarked, yes)
+	}
 	if clusters.Unreachable != nil {
 		call.warn(fmt.Sprintf("Cluster %q does not answer", spec.Name), "What Argo CD has of it was read from %s; its credential, version and nodes were not. %s", call.cluster.Context(), clusters.Unreachable)
 	}
@@ -304,8 +404,11 @@ func findRegistered(ctx context.Context, fleet *cluster.Fleet, management *clust
 		return management.Name(), nil // registered in_cluster, or not at all, which the import will say
 	}
 	if uid := secret.GetAnnotations()[argocd.AnnotationClusterUID]; uid != "" {
-		if c, err := fleet.ByUID(ctx, uid); err != nil || c != nil {
-			return c.Name(), err
+		switch c, err := fleet.ByUID(ctx, uid); {
+		case err != nil && !errors.Is(err, cluster.ErrDeferred):
+			return "", err
+		case c != nil:
+			return c.Name(), nil
 		}
 	}
 	for _, key := range fleet.Names() {

@@ -37,7 +37,7 @@ type definition[M any, P interface {
 	// memberDefault is the key that a resource with a manager means when it leaves `cluster` out, "" for none. Optional.
 	memberDefault func(P) string
 	// memberGuard is asked before the member is dialled for the first time. Optional.
-	memberGuard func(ctx context.Context, model P, member *cluster.Cluster) error
+	memberGuard func(ctx context.Context, model P, manager, member *cluster.Cluster) error
 	// findMember finds the key of the member for an import by identity, which names only the manager. With a manager only.
 	findMember func(ctx context.Context, fleet *cluster.Fleet, manager *cluster.Cluster, namespace, name string) (string, error)
 	// deleteTimeout is what a destroy may take unless `timeouts` says otherwise; 0 is defaultTimeout.

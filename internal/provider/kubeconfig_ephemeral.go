@@ -35,6 +35,7 @@ func newKubeconfigEphemeral() ephemeral.EphemeralResource { return &kubeconfigEp
 type kubeconfigEphemeralModel struct {
 	Cluster              types.String `tfsdk:"cluster"`
 	Access               types.String `tfsdk:"access"`
+	UID                  types.String `tfsdk:"uid"`
 	Lifetime             types.String `tfsdk:"lifetime"`
 	Server               types.String `tfsdk:"server"`
 	Kubeconfig           types.String `tfsdk:"kubeconfig"`
@@ -59,11 +60,16 @@ func (*kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest,
 		MarkdownDescription: "A kubeconfig for one run: with a token of a `berth_cluster_access` that is minted when the run opens it, expires, and is revoked when the run ends. It is in no state and no plan. " +
 			"What can store no credential, such as another provider, a provisioner or a write-only argument, takes it from here.\n\n" +
 			"It is opened by a plan too, which for that time creates a Secret on the cluster that the token is bound to (`<service_account>-minted-…`); the end of the run deletes it, and with it the token. A run that is killed leaves the Secret, whose token expires all the same; what berth does next with the access sweeps it.\n\n" +
-			"Where the access, or the cluster's connection, is created in the same apply, name what it comes from in `depends_on`: then the runner opens it only at the apply.",
+			"Where the access may be created or changed in the same apply, set `uid`: it is known only afterwards, and so the runner waits for the apply to open this.",
 		Attributes: map[string]schema.Attribute{
 			"access": schema.StringAttribute{
 				Required:            true,
 				MarkdownDescription: "The `id` of a `berth_cluster_access`, whose ServiceAccount the token is of. Whether the access keeps a long-lived token makes no difference.",
+			},
+			"uid": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "The `uid` of that `berth_cluster_access`. While the access is only planned it is unknown, and runners open nothing with an unknown argument before the apply. A ServiceAccount with another UID is refused. Default: whichever is there.",
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"cluster": schema.StringAttribute{
 				Optional: true, Computed: true,
@@ -98,6 +104,7 @@ type lent struct {
 	Cluster  string     `json:"cluster"`
 	Ref      access.Ref `json:"ref"`
 	Borrower string     `json:"borrower"`
+	Expires  time.Time  `json:"expires"`
 }
 
 // keyLent is where the private data has it.
@@ -148,10 +155,14 @@ func (k *kubeconfigEphemeral) open(ctx context.Context, model *kubeconfigEphemer
 	if _, err := c.UID(ctx); err != nil {
 		return lent{}, err
 	}
-	if handout, err := access.Look(ctx, c, ref); err != nil {
+	handout, err := access.Look(ctx, c, ref)
+	switch {
+	case err != nil:
 		return lent{}, err
-	} else if !handout.Exists && handout.Pending {
+	case !handout.Exists && handout.Pending:
 		return lent{}, accessPlanned(ref)
+	case handout.Exists && !model.UID.IsNull() && model.UID.ValueString() != string(handout.AccountUID):
+		return lent{}, anotherAccount(c, ref, model.UID.ValueString(), string(handout.AccountUID))
 	}
 	stored, err := c.StoredConnection()
 	if err != nil {
@@ -172,6 +183,7 @@ func (k *kubeconfigEphemeral) open(ctx context.Context, model *kubeconfigEphemer
 	if err != nil {
 		return lent{}, err
 	}
+	given.Expires = token.Expires.UTC()
 	stored.Token = token.Value
 	if !model.Server.IsNull() {
 		stored.Server = model.Server.ValueString()
@@ -182,7 +194,7 @@ func (k *kubeconfigEphemeral) open(ctx context.Context, model *kubeconfigEphemer
 	}
 	model.Kubeconfig, model.Token, model.Host = types.StringValue(string(content)), types.StringValue(token.Value), types.StringValue(stored.Server)
 	model.ClusterCACertificate = optionalString(string(stored.CAData))
-	model.ExpiresAt = types.StringValue(token.Expires.UTC().Format(time.RFC3339))
+	model.ExpiresAt = types.StringValue(given.Expires.Format(time.RFC3339))
 	return given, nil
 }
 
@@ -202,15 +214,22 @@ func (t *tooEarly) Unwrap() error { return t.problem }
 func connectionUnknown(key string) error {
 	return &tooEarly{reason: ephemeral.DeferredReasonProviderConfigUnknown, problem: &cluster.Problem{
 		Attribute: "cluster", Summary: fmt.Sprintf("The connection of cluster %q is not known yet", key),
-		Detail: fmt.Sprintf("refusing: clusters[%q] has a value that is known only at the apply, and no kubeconfig can be made before. Name the resource that the value comes from in the depends_on of this berth_kubeconfig: then it is opened at the apply.", key),
+		Detail: fmt.Sprintf("refusing: clusters[%q] has a value that is known only at the apply, and no kubeconfig can be made before. Have an argument of this berth_kubeconfig depend on the same value, such as `server`: then the runner opens it at the apply.", key),
 	}}
 }
 
 func accessPlanned(ref access.Ref) error {
 	return &tooEarly{reason: ephemeral.DeferredReasonAbsentPrereq, problem: &cluster.Problem{
 		Attribute: "access", Summary: fmt.Sprintf("Access %q does not exist yet", ref),
-		Detail: "refusing: this plan is about to create the access, and no token can be had of it before. Name the berth_cluster_access in the depends_on of this berth_kubeconfig: then it is opened at the apply.",
+		Detail: "refusing: this plan is about to create the access, and no token can be had of it before. Set uid to the uid of the berth_cluster_access: it is known only when the access is there, and the runner waits for it.",
 	}}
+}
+
+func anotherAccount(c *cluster.Cluster, ref access.Ref, want, found string) error {
+	return &cluster.Problem{
+		Attribute: "uid", Summary: fmt.Sprintf("Access %q has another ServiceAccount now", ref),
+		Detail: fmt.Sprintf("refusing: uid is %s, but ServiceAccount/%s/%s on %s has the UID %s. Apply its berth_cluster_access, or set uid to that of the right one.", want, ref.Namespace, ref.Name, c.Context(), found),
+	}
 }
 
 func (k *kubeconfigEphemeral) Close(ctx context.Context, req ephemeral.CloseRequest, resp *ephemeral.CloseResponse) {
@@ -220,12 +239,15 @@ func (k *kubeconfigEphemeral) Close(ctx context.Context, req ephemeral.CloseRequ
 		return
 	}
 	var given lent
-	err := json.Unmarshal(note, &given)
-	if err == nil {
-		err = k.giveBack(ctx, given)
+	if err := json.Unmarshal(note, &given); err != nil {
+		addError(&resp.Diagnostics, "Closing berth_kubeconfig failed", err, nil)
+		return
 	}
-	if err != nil {
-		addError(&resp.Diagnostics, fmt.Sprintf("The token of access %q could not be revoked", given.Ref), err, nil)
+	if err := k.giveBack(ctx, given); err != nil {
+		// What the run was for is done, and the token ends by itself.
+		resp.Diagnostics.AddWarning(fmt.Sprintf("The token of access %q could not be revoked", given.Ref),
+			fmt.Sprintf("It is good until it expires at %s, and its Secret is swept after that. To revoke it now, delete the Secret %s-minted-… that is marked as %s, in namespace %s. %s",
+				given.Expires.Format(time.RFC3339), given.Ref.Name, given.Borrower, given.Ref.Namespace, err))
 	}
 }
 

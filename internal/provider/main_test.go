@@ -26,7 +26,7 @@ import (
 // by all: tests keep apart by unique names.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, one := range []*lazyCluster{&shared, &other, &plain, &whole, &versionsCluster} {
+	for _, one := range []*lazyCluster{&shared, &other, &plain, &whole, &versionsCluster, &argoMgmt, &argoEdge} {
 		if err := one.stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1

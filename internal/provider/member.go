@@ -133,7 +133,11 @@ func (e *envelope[M, P]) guard(ctx context.Context, model P) error {
 	if e.memberGuard == nil || err != nil {
 		return nil //nolint:nilerr // a key without a cluster is not dialled, and told elsewhere
 	}
-	return e.memberGuard(ctx, model, c)
+	manager, err := e.provider.fleet.Cluster(e.home(model).key.ValueString())
+	if err != nil {
+		return nil //nolint:nilerr // nothing goes on without a manager, which is told elsewhere
+	}
+	return e.memberGuard(ctx, model, manager, c)
 }
 
 // planMember settles `cluster` and `cluster_uid` of a resource with a manager, and connects where that is possible. A

@@ -133,7 +133,7 @@ func (*berth) Resources(context.Context) []func() resource.Resource {
 }
 
 func (*berth) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{newPreflight, newNodes, newQuota, newKnativeVersions}
+	return []func() datasource.DataSource{newPreflight, newNodes, newQuota, newKnativeVersions, newClusterInventory, newClusters}
 }
 
 func (*berth) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {

@@ -21,7 +21,14 @@ var (
 // <name>-<version>.tgz: the Knative operator's in the versions ServingOperators (see KnativeOperator), and the stand-in
 // for Traefik's in the version ServingTraefik (see TraefikFolder). The folder can take the place of the charts'
 // repositories. It is for who has no test, such as the demo.
-func Serving(ctx context.Context, folder string) (err error) {
+func Serving(ctx context.Context, folder string) error {
+	return writeArchives(ctx, folder, func(t tester) []string {
+		return append(KnativeOperator(t, ServingOperators...), Traefik(t, ServingTraefik)...)
+	})
+}
+
+// writeArchives writes the archives that made gives into a folder.
+func writeArchives(ctx context.Context, folder string, made func(t tester) []string) (err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
@@ -41,7 +48,7 @@ func Serving(ctx context.Context, folder string) (err error) {
 		}
 	}()
 	t := &outside{ctx: ctx, work: work}
-	for _, archive := range append(KnativeOperator(t, ServingOperators...), Traefik(t, ServingTraefik)...) {
+	for _, archive := range made(t) {
 		chart, err := loader.LoadFile(archive)
 		if err != nil {
 			return err

@@ -78,6 +78,8 @@ type options struct {
 	specs  []fleettest.ClusterSpec
 	dir    string
 	charts string
+	// queueing has the charts of Kueue and JobSet written too.
+	queueing bool
 }
 
 // parse reads the flags of "up".
@@ -95,8 +97,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		latency        = flags.Duration("latency", 0, "`time` to add to each request, such as 50ms, by a proxy in front of each API server")
 		light          = flags.Bool("light", false, "etcd and API server only: no controllers, nothing is scheduled, quicker and half the memory")
 		balancer       = flags.String("load-balancer", "ip", "what Services of type LoadBalancer get: `kind` ip, hostname or none")
-		engines        = flags.String("engines", "", "`names` of controllers that run as real processes once their charts are installed, with commas\nbetween them; there is knative, the Knative operator in the namespace knative-operator")
-		archives       = flags.String("charts", "", "`directory` to which the charts of Knative Serving are written, for charts.repository_overrides\nof the provider: the Knative operator's, "+strings.Join(charts.ServingOperators, " and ")+",\nand a stand-in for Traefik's, "+charts.ServingTraefik)
+		engines        = flags.String("engines", "", "`names` of controllers that run as real processes, with commas between them, NAME@CLUSTER for one\ncluster only; there are argocd, Argo CD in the namespace argocd, and, once their charts are\ninstalled, knative, the Knative operator in the namespace knative-operator, kueue and jobset")
+		archives       = flags.String("charts", "", "`directory` to which the charts of Knative Serving are written, for charts.repository_overrides\nof the provider: the Knative operator's, "+strings.Join(charts.ServingOperators, " and ")+",\nand a stand-in for Traefik's, "+charts.ServingTraefik+"; and, where these engines run, those of Kueue, "+strings.Join(charts.QueueingKueue, " and ")+",\nand JobSet, "+charts.QueueingJobSet)
+		webhooks       = flags.Bool("webhooks", false, "call admission webhooks, which only the engines kueue and jobset answer; any other webhook that is\ninstalled blocks its kinds")
 		dir            = flags.String("dir", "", "`directory` for all files, created and at the end removed (a temporary one, where empty).\nIts file \"kubeconfig\" appears when everything is up, for scripts to wait for")
 	)
 	flags.Var(&nodes, "node", nodeHelp)
@@ -110,12 +113,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 
 	o := options{dir: *dir, charts: *archives}
 	for name := range strings.SplitSeq(*clusters, ",") {
-		spec := fleettest.ClusterSpec{Name: strings.TrimSpace(name), Version: *version, ControlPlaneOnly: *light}
-		if *engines != "" {
-			for engine := range strings.SplitSeq(*engines, ",") {
-				spec.Engines = append(spec.Engines, fleettest.Engine(strings.TrimSpace(engine)))
-			}
-		}
+		spec := fleettest.ClusterSpec{Name: strings.TrimSpace(name), Version: *version, ControlPlaneOnly: *light, AdmissionWebhooks: *webhooks}
 		if *latency > 0 {
 			spec.Proxy = &fleettest.ProxyOptions{Latency: *latency}
 		}
@@ -130,6 +128,20 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			spec.StorageClasses = append(spec.StorageClasses, fleettest.StorageClassSpec{Name: class, Default: i == 0})
 		}
 		o.specs = append(o.specs, spec)
+	}
+	for engine := range strings.FieldsFuncSeq(*engines, func(r rune) bool { return r == ',' }) {
+		engine, cluster, one := strings.Cut(strings.TrimSpace(engine), "@")
+		found := false
+		for i := range o.specs {
+			if !one || cluster == o.specs[i].Name {
+				found = true
+				o.specs[i].Engines = append(o.specs[i].Engines, fleettest.Engine(engine))
+				o.queueing = o.queueing || fleettest.Engine(engine) == fleettest.EngineKueue || fleettest.Engine(engine) == fleettest.EngineJobSet
+			}
+		}
+		if !found {
+			return o, fmt.Errorf("-engines %q: no cluster %q; the clusters are %s", *engines, cluster, *clusters)
+		}
 	}
 	for _, text := range nodes {
 		node, cluster, err := parseNode(text)
@@ -155,6 +167,11 @@ func up(ctx context.Context, o options, stdout io.Writer) (err error) {
 	began := time.Now()
 	if o.charts != "" {
 		if err := charts.Serving(ctx, o.charts); err != nil {
+			return err
+		}
+	}
+	if o.charts != "" && o.queueing {
+		if err := charts.Queueing(ctx, o.charts); err != nil {
 			return err
 		}
 	}

@@ -57,8 +57,9 @@ func TestParseErrors(t *testing.T) {
 		{"up -node name=n,taint=a=b:Sometimes", "want KEY=VALUE:EFFECT"},
 		{"up -node name", `"name" is no KEY=VALUE`},
 		{"up -node name=n,cluster=x", `no cluster "x"; the clusters are shared`},
-		{"up -engines knative,argocd", `cluster "shared": unknown engine "argocd"; there is only "knative"`},
-		{"up -engines knative -light", "engines need what makes Deployments available"},
+		{"up -engines knative,flux", `cluster "shared": unknown engine "flux"; there are ["knative" "argocd"`},
+		{"up -engines knative -light", `engine "knative" needs what makes Deployments available`},
+		{"up -engines argocd@hub", `-engines "argocd@hub": no cluster "hub"; the clusters are shared`},
 		{"up -load-balancer dns", "want ip, hostname or none"},
 		{"up -clusters A", `cluster name "A": want lower-case`},
 		{"up -clusters a,a", `two clusters are named "a"`},
@@ -74,13 +75,13 @@ func TestParseErrors(t *testing.T) {
 }
 
 func TestParseEngines(t *testing.T) {
-	o, err := parse([]string{"-clusters", "a,b", "-engines", "knative"}, io.Discard)
+	o, err := parse([]string{"-clusters", "a,b", "-engines", "knative, argocd@b"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, spec := range o.specs {
-		if !reflect.DeepEqual(spec.Engines, []fleettest.Engine{fleettest.EngineKnative}) {
-			t.Errorf("engines of %s are %v", spec.Name, spec.Engines)
+	for i, want := range [][]fleettest.Engine{{fleettest.EngineKnative}, {fleettest.EngineKnative, fleettest.EngineArgoCD}} {
+		if got := o.specs[i].Engines; !reflect.DeepEqual(got, want) {
+			t.Errorf("engines of %s are %v, want %v", o.specs[i].Name, got, want)
 		}
 	}
 }

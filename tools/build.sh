@@ -14,7 +14,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/.bin
 kubernetes_version=v1.36.3
-default="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok knative-operator argocd redis kueue kueue-0.15 jobset tofu"
+default="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok knative-operator argocd redis kueue jobset tofu"
 
 # The module folder below tools/ and the package of a program.
 package_of() { # NAME
@@ -30,7 +30,7 @@ package_of() { # NAME
     tfplugindocs) echo tfplugindocs github.com/hashicorp/terraform-plugin-docs/cmd/tfplugindocs ;;
     golangci-lint) echo golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
     *)
-      echo "tools/build.sh: unknown program \"$1\"; known: $default tfplugindocs golangci-lint" >&2
+      echo "tools/build.sh: unknown program \"$1\"; known: $default kueue-0.15 tfplugindocs golangci-lint" >&2
       return 2
       ;;
   esac

@@ -151,10 +151,12 @@ func (i *Inventory) registered(ctx context.Context, clusters Clusters, spec Spec
 	if registered == "" || clusters.Workload == nil || clusters.Unreachable != nil {
 		return nil
 	}
-	switch uid, err := clusters.Workload.UID(ctx); {
-	case err != nil:
+	uid, err := clusters.Workload.UID(ctx)
+	if err != nil {
 		i.skip("whether it is the registered cluster: " + err.Error())
-	case uid != registered:
+		uid = registered // the rest may be readable all the same
+	}
+	if uid != registered {
 		return otherCluster(clusters, spec, registered, uid)
 	}
 	return nil

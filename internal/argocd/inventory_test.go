@@ -159,6 +159,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[2]s}]
 		x.t.Fatal(err)
 	}
 	want(x.t, "waves for who may read one namespace", len(inventory.Waves), 1)
-	want(x.t, "what is not known", len(inventory.Skipped), 3)
-	contains(x.t, strings.Join(inventory.Skipped, "\n"), "nodes: ", "volumes: ", "load balancers: ", "persistentvolumes")
+	want(x.t, "what is not known", len(inventory.Skipped), 4)
+	contains(x.t, strings.Join(inventory.Skipped, "\n"), "whether it is the registered cluster: ", "nodes: ", "volumes: ", "load balancers: ", "persistentvolumes")
 }

@@ -17,7 +17,7 @@ func TestJobSet(t *testing.T) {
 	logged(t, c.JobSet())
 	step := steps(t)
 	installChart(t, c, charts.JobSet(t, "0.10.1")[0], "jobset", "jobs", nil)
-	c.Kubectl(t, "rollout", "status", "deployment/jobset-controller", "-n", "jobs", "--timeout=60s")
+	c.Kubectl(t, "rollout", "status", "deployment/jobset-controller", "-n", "jobs", "--timeout=3m")
 	step("JobSet runs")
 
 	c.KubectlInput(t, jobSet, "apply", "--server-side", "-f", "-")

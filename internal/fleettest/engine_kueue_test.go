@@ -46,7 +46,7 @@ func TestKueue(t *testing.T) {
 	}
 	step("Kueue is installed")
 	for _, c := range fleet.Clusters() {
-		c.Kubectl(t, "rollout", "status", "deployment/kueue-controller-manager", "-n", fleettest.KueueNamespace, "--timeout=60s")
+		c.Kubectl(t, "rollout", "status", "deployment/kueue-controller-manager", "-n", fleettest.KueueNamespace, "--timeout=3m")
 		if !c.Kueue().Running() {
 			t.Error("the Deployment is available and Kueue does not run")
 		}
@@ -292,14 +292,8 @@ func waitActive(t *testing.T, c *fleettest.Cluster, resource string) {
 	})
 }
 
-// installed is a release that installChart has installed.
-type installed struct {
-	configuration   *action.Configuration
-	name, namespace string
-}
-
 // installChart installs a chart with Helm, which does not wait for anything.
-func installChart(t *testing.T, c *fleettest.Cluster, archive, release, namespace string, values map[string]any) installed {
+func installChart(t *testing.T, c *fleettest.Cluster, archive, release, namespace string, values map[string]any) {
 	t.Helper()
 	loaded, err := loader.Load(archive)
 	if err != nil {
@@ -315,21 +309,6 @@ func installChart(t *testing.T, c *fleettest.Cluster, archive, release, namespac
 	install := action.NewInstall(configuration)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = release, namespace, true
 	if _, err := install.Run(loaded, values); err != nil {
-		t.Fatal(err)
-	}
-	return installed{configuration, release, namespace}
-}
-
-// upgradeChart upgrades a release, as installChart installs it.
-func upgradeChart(t *testing.T, release installed, archive string, values map[string]any) {
-	t.Helper()
-	loaded, err := loader.Load(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	upgrade := action.NewUpgrade(release.configuration)
-	upgrade.Namespace = release.namespace
-	if _, err := upgrade.Run(release.name, loaded, values); err != nil {
 		t.Fatal(err)
 	}
 }

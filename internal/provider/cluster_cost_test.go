@@ -93,7 +93,7 @@ func TestCostOfFiftyClusters(t *testing.T) {
 	same(t, "not connected any more", seen, want)
 	// Beside what all cost, the one that changes has its drift confirmed and is checked.
 	m.asked(t, "the management cluster", m.management, plus(ofManagement, map[string]int{"patch secrets": 1, "get appprojects.argoproj.io": 1, "get namespaces": 1, review: 11}), 1)
-	m.asked(t, edgeName(changed), m.workloads[changed], plus(ofAccess, map[string]int{"list nodes": 2, "get serviceaccounts": 1, review: 6}), 1)
+	m.asked(t, edgeName(changed), m.workloads[changed], plus(ofAccess, map[string]int{"list nodes": 1, "get serviceaccounts": 1, review: 6}), 1)
 	m.othersAsked(t, append(dead, changed))
 	m.nothingWritten(t, nil)
 

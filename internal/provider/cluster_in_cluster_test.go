@@ -41,7 +41,11 @@ func TestClusterInCluster(t *testing.T) {
 	same("what Argo CD has", row(b.app("registry-"+b.name) == nil, b.clusterSecret() == nil), row(true, true))
 
 	// Somebody commits the files, beside the cluster's first Application, which names its destination as the README says.
-	files := map[string]string{"apps/first/config.yaml": configMap("default", b.name, "one")}
+	files := map[string]string{
+		"apps/first/config.yaml": configMap("default", b.name, "one"),
+		// Argo CD never prunes the last object of an Application.
+		"registry/clusters/mgmt/components/other.yaml": configMap("argocd", "other", "kept"),
+	}
 	for path, content := range state["gitops_files"].(map[string]any) {
 		files[path] = content.(string)
 	}
@@ -76,7 +80,7 @@ spec:
 	b.MustApply()
 	gone := map[string]string{}
 	for path := range state["gitops_files"].(map[string]any) {
-		if strings.HasPrefix(path, "registry/clusters/mgmt/") {
+		if strings.HasSuffix(path, "/registry-"+b.name+".yaml") {
 			gone[path] = ""
 		}
 	}

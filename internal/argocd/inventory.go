@@ -148,7 +148,7 @@ func (i *Inventory) registered(ctx context.Context, clusters Clusters, spec Spec
 	}
 	i.Server, i.Step = secretField(secret, "server"), secret.GetAnnotations()[AnnotationRemovalStep]
 	registered := secret.GetAnnotations()[AnnotationClusterUID]
-	if registered == "" || clusters.Workload == nil || clusters.Unreachable != nil {
+	if registered == "" || !clusters.answers() {
 		return nil
 	}
 	uid, err := clusters.Workload.UID(ctx)
@@ -161,6 +161,9 @@ func (i *Inventory) registered(ctx context.Context, clusters Clusters, spec Spec
 	}
 	return nil
 }
+
+// answers tells whether the workload cluster can be asked.
+func (c Clusters) answers() bool { return c.Workload != nil && c.Unreachable == nil }
 
 func (i *Inventory) skip(text string) { i.Skipped = append(i.Skipped, text) }
 

@@ -54,3 +54,18 @@ func TestNothingToDetect(t *testing.T) {
 		want(t, "detected", []any{found.Provider, found.Flavor, found.Region, err}, []any{spec.Provider, spec.Flavor, spec.Region, error(nil)})
 	}
 }
+
+// Argo CD is not made to dial a private address for an organization's cluster either (I21, I66).
+func TestServerOfAnOrganization(t *testing.T) {
+	t.Parallel()
+	check := func(org, server string) error {
+		p := prepared{Spec: Spec{Name: "edge", Org: org, Server: server}}
+		return p.checkServer(t.Context())
+	}
+	told(t, check("acme", "https://10.0.0.1:6443"), `The server of "edge" has no public address`, "refusing: https://10.0.0.1:6443 leads to 10.0.0.1, which is private", `Argo CD would dial it for organization "acme"`, "Set server to that, or leave it out")
+	told(t, check("acme", "https://localhost"), `The server of "edge" has no public address`, "is loopback")
+	told(t, check("acme", "https://edge.invalid"), `Where the server of "edge" leads cannot be told`, "its name does not resolve here")
+	for _, one := range [][2]string{{"", "https://10.0.0.1:6443"}, {"acme", ""}, {"acme", "https://1.1.1.1"}, {"acme", "https://[2606:4700::1]:6443"}} {
+		want(t, one[0]+" "+one[1], check(one[0], one[1]), error(nil))
+	}
+}

@@ -37,8 +37,8 @@ type Seen struct {
 	// RemovalStep is the step of a removal that was begun; "" for none.
 	RemovalStep string
 	// Marked says that berth has written its marks, by what the objects say.
-	Marked bool
-	Conditions  map[string]Condition
+	Marked     bool
+	Conditions map[string]Condition
 	// Drift maps object and field to "found → wanted".
 	Drift map[string]string
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
@@ -25,8 +26,10 @@ const (
 	// requestTimeout bounds one request, a page of 500 objects over a slow line included.
 	requestTimeout = 60 * time.Second
 	// unreachableFor is how long a failed first contact is believed, so that a hundred resources of a dead cluster
-	// wait for one time-out and not for a hundred.
-	unreachableFor = 20 * time.Second
+	// wait for one time-out and not for a hundred: longer than the plan of a large fleet takes, which is to dial it once.
+	unreachableFor = 2 * time.Minute
+	// retriesOfFirstContact is how often a server that is too busy is asked again, which is client-go's own number.
+	retriesOfFirstContact = 10
 )
 
 // Cluster is one entry of the provider's `clusters`. All resources of a process share it, and with it one HTTP client,
@@ -185,11 +188,15 @@ func (c *Cluster) askUID(ctx context.Context) (string, error) {
 	if err := c.connect(); err != nil {
 		return "", err
 	}
-	namespace, err := c.metadata.Resource(Namespaces.GVR()).Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	system, err := c.askSystem(ctx, 0)
+	if apierrors.IsTooManyRequests(err) {
+		// It is there, and busy.
+		system, err = c.askSystem(ctx, retriesOfFirstContact)
+	}
 	if err != nil {
 		return "", c.classify(err)
 	}
-	uid := string(namespace.UID)
+	uid := string(system.UID)
 	if uid == "" {
 		return "", &Problem{
 			Summary: fmt.Sprintf("Cluster %q has no identity", c.name),
@@ -205,6 +212,23 @@ func (c *Cluster) askUID(ctx context.Context) (string, error) {
 		}
 	}
 	return uid, nil
+}
+
+// askSystem asks for the metadata of kube-system. Without retries a connection that is cut off counts as what it is:
+// client-go would dial anew ten times, a second after another, before it says so.
+func (c *Cluster) askSystem(ctx context.Context, retries int) (*metav1.PartialObjectMetadata, error) {
+	result := c.discovery.RESTClient().Get().AbsPath("/api/v1/namespaces", metav1.NamespaceSystem).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
+		MaxRetries(retries).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return nil, err
+	}
+	var system metav1.PartialObjectMetadata
+	return &system, decodeJSON(body, &system)
 }
 
 // PinnedUID is the `uid` of the entry, empty when it has none.

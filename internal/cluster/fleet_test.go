@@ -3,7 +3,9 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
@@ -90,6 +92,28 @@ func TestUID(t *testing.T) {
 	restore()
 	// client-go asks once more by itself where a 503 says when to come back; this one does not.
 	f.requests("an unavailable cluster", map[string]int{"get namespaces": 1})
+
+	// One that cuts connections off, as a load balancer without a backend does, is dialled once and not once a second.
+	cut := f.as(f.proxy.AdminKubeconfig())
+	restore = f.proxy.Fail(nil, fleettest.Cut)
+	for range 20 {
+		group.Go(func() {
+			if _, err := cut.UID(t.Context()); !cluster.Unreachable(err) {
+				t.Errorf("a cluster that cuts connections off: %v", err)
+			}
+		})
+	}
+	group.Wait()
+	restore()
+	f.requests("a cluster that cuts connections off", map[string]int{"get namespaces": 1})
+
+	// One that is busy is there: it is asked again.
+	var refused atomic.Bool
+	f.proxy.Fail(func(fleettest.Request) bool { return refused.CompareAndSwap(false, true) }, fleettest.Failure{Status: http.StatusTooManyRequests})
+	if uid, err := f.as(f.proxy.AdminKubeconfig()).UID(t.Context()); err != nil || uid != f.plane.UID() {
+		t.Errorf("a busy cluster: %q, %v", uid, err)
+	}
+	f.requests("a busy cluster", map[string]int{"get namespaces": 2})
 
 	// A caller that gave up says nothing about the cluster.
 	interrupted := f.as(f.proxy.AdminKubeconfig())

@@ -132,6 +132,7 @@ func (p *prepared) checkServer(ctx context.Context) error {
 		}
 	}
 	for _, address := range addresses {
+		address = address.Unmap()
 		if reason := cluster.PublicAddress(address); reason != nil {
 			return &cluster.Problem{
 				Attribute: "server", Summary: fmt.Sprintf("The server of %q has no public address", p.Name),

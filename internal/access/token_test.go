@@ -50,18 +50,18 @@ func TestRotation(t *testing.T) {
 	same(t, "what is handed out", fmt.Sprint(handout), fmt.Sprintf("exists true, pending false, long-lived true, secret berth-token-2 (%s)", f.secret("berth-token-2").UID))
 	f.accepted(old.Value)
 
-	new := f.take(first)
-	if new.SecretName != "berth-token-2" || new.Value == old.Value {
-		t.Errorf("the new token is the old one, or not of berth-token-2: %s", new.SecretName)
+	moved := f.take(first)
+	if moved.SecretName != "berth-token-2" || moved.Value == old.Value {
+		t.Errorf("the new token is the old one, or not of berth-token-2: %s", moved.SecretName)
 	}
-	f.accepted(new.Value)
-	f.leave(first, new.SecretName)
+	f.accepted(moved.Value)
+	f.leave(first, moved.SecretName)
 	same(t, "Secrets while another one uses the old token", f.secrets(), []string{"berth-token", "berth-token-2"})
 	f.take(other)
-	f.leave(other, new.SecretName)
+	f.leave(other, moved.SecretName)
 	same(t, "Secrets when nobody does", f.secrets(), []string{"berth-token-2"})
 	f.refused(old.Value)
-	f.accepted(new.Value)
+	f.accepted(moved.Value)
 
 	f.leave(first, "")
 	f.leave(other, "")

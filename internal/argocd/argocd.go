@@ -26,8 +26,9 @@ const (
 	// InClusterName is the name that Argo CD itself gives to that destination.
 	InClusterName = "in-cluster"
 
-	// LabelSecretType and SecretTypeCluster mark the Secrets that Argo CD reads as clusters (I6).
-	LabelSecretType   = "argocd.argoproj.io/secret-type"
+	// LabelSecretType marks the Secrets that Argo CD reads as clusters (I6).
+	LabelSecretType = "argocd.argoproj.io/secret-type"
+	// SecretTypeCluster is the label's value.
 	SecretTypeCluster = "cluster"
 	// AnnotationWave holds the sync wave of a resource, 0 where there is none.
 	AnnotationWave = "argocd.argoproj.io/sync-wave"
@@ -122,6 +123,9 @@ type Clusters struct {
 	// Unreachable is why the workload cluster can't be asked anything now; nil when it answers.
 	Unreachable error
 }
+
+// silent tells whether the workload cluster can't be asked anything now.
+func (c Clusters) silent() bool { return c.Unreachable != nil }
 
 // Warning is something that a person should know and that stops nothing.
 type Warning struct{ Summary, Detail string }

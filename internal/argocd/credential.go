@@ -63,7 +63,7 @@ func written(secret *unstructured.Unstructured) credential {
 // wanted is the credential that the Secret should hold, as far as it can be told without making one. live is the Secret,
 // nil where there is none yet; then, and where a token has to be minted, ok is false.
 func (s Spec) wanted(ctx context.Context, clusters Clusters, live *unstructured.Unstructured) (cred credential, ok bool, err error) {
-	if live != nil && clusters.Unreachable != nil {
+	if live != nil && clusters.silent() {
 		// Nothing can be asked about it.
 		return written(live), true, nil
 	}

@@ -106,7 +106,7 @@ func ReadArguments(ctx context.Context, clusters Clusters, name string) (*Spec, 
 // sameAsNoted refuses a Secret on which berth has noted another cluster than the key leads to.
 func sameAsNoted(ctx context.Context, clusters Clusters, secret *unstructured.Unstructured, name string) error {
 	noted := secret.GetAnnotations()[AnnotationClusterUID]
-	if noted == "" || clusters.Workload == nil || clusters.Unreachable != nil {
+	if noted == "" || clusters.Workload == nil || clusters.silent() {
 		return nil
 	}
 	uid, err := clusters.Workload.UID(ctx)

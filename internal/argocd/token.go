@@ -69,7 +69,7 @@ func accessOf(secret *unstructured.Unstructured, key string) *access.Ref {
 // superseded are the Secrets on the workload cluster with tokens that the registration still holds beside the one that
 // Argo CD has: an apply was interrupted after it had handed over the new one and before it could take back the old one.
 func (s Spec) superseded(ctx context.Context, clusters Clusters, owner kube.Owner, keep string) ([]string, error) {
-	if s.Access == nil || clusters.Unreachable != nil {
+	if s.Access == nil || clusters.silent() {
 		return nil, nil
 	}
 	all, err := clusters.Workload.Ours(ctx, cluster.Secrets)
@@ -95,7 +95,7 @@ func (s Spec) superseded(ctx context.Context, clusters Clusters, owner kube.Owne
 // Outdated tells whether Argo CD has another token than the registration's access hands out, or will once the plan being
 // made is applied. What a refresh has seen before that plan does not know it yet.
 func Outdated(ctx context.Context, clusters Clusters, spec Spec) (bool, error) {
-	if spec.Access == nil || spec.InCluster || clusters.Workload == nil || clusters.Unreachable != nil {
+	if spec.Access == nil || spec.InCluster || clusters.Workload == nil || clusters.silent() {
 		return false, nil
 	}
 	handout, err := access.Look(ctx, clusters.Workload, *spec.Access)

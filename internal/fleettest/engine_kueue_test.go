@@ -61,7 +61,10 @@ func TestKueue(t *testing.T) {
 			t.Errorf("the ClusterQueue in v1beta1 is of %q", old)
 		}
 		c.Kubectl(t, "wait", "--for=condition=Available", "apiservice/v1beta2.visibility.kueue.x-k8s.io", "--timeout=60s")
-		c.Kubectl(t, "get", "--raw", "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/team/pendingworkloads")
+		// It knows of the queue a moment after the API server does.
+		fleettest.Eventually(t, func(ctx context.Context) error {
+			return c.Client().Discovery().RESTClient().Get().AbsPath("/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/team/pendingworkloads").Do(ctx).Error()
+		})
 	}
 	step("the queues are there")
 

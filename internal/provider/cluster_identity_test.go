@@ -2,7 +2,6 @@ package provider
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -129,7 +128,7 @@ func TestLabelKey(t *testing.T) {
 		"app.kubernetes.io/name": false, "not a key": true, "": true,
 	} {
 		if refuses(t, labelKey(), key) != refused {
-			t.Error(fmt.Sprintf("%q: refused is not %t", key, refused))
+			t.Errorf("%q: refused is not %t", key, refused)
 		}
 	}
 }

@@ -226,7 +226,7 @@ func TestClusterCredentialKinds(t *testing.T) {
 		})
 	}
 	hour := p.edge.ServiceAccountKubeconfig(t, unique("hour")+"/berth").Token
-	grant := strings.Split(p.edge.Kubectl(t, "create", "clusterrolebinding", unique("hour"), "--clusterrole=cluster-admin", "--group=system:serviceaccounts", "--output=name"), "\n")[0]
+	grant, _, _ := strings.Cut(p.edge.Kubectl(t, "create", "clusterrolebinding", unique("hour"), "--clusterrole=cluster-admin", "--group=system:serviceaccounts", "--output=name"), "\n")
 	t.Cleanup(func() { p.edge.Kubectl(t, "delete", grant) })
 	plugin := script(t, `printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' "`+lasting+`"`)
 	cases := []struct{ key, entry, summary, detail string }{

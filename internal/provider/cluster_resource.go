@@ -146,7 +146,7 @@ func planRegistered(ctx context.Context, call *call[registeredModel]) error {
 // followAccess makes an update of a plan that changes nothing, when the access hands out another token than the one that
 // the refresh has compared: it was, or is about to be, rotated by the same run.
 func followAccess(ctx context.Context, call *call[registeredModel]) error {
-	if call.changing || call.member.cluster == nil || call.member.err != nil || call.plan.Access.IsUnknown() {
+	if call.changing || !call.member.answers() || call.plan.Access.IsUnknown() {
 		return nil
 	}
 	spec, err := call.plan.spec(ctx)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -278,10 +279,8 @@ func repositoryPath() validator.String {
 // forceableStep names what can be forced, and says why environments can't (I95).
 func forceableStep() validator.String {
 	return stringCheck{"one of " + strings.Join(argocd.ForceableSteps, ", "), func(text string) string {
-		for _, step := range argocd.ForceableSteps {
-			if text == step {
-				return ""
-			}
+		if slices.Contains(argocd.ForceableSteps, text) {
+			return ""
 		}
 		if text == "environments" {
 			return "is never forced: an environment is somebody's running product. Move or remove it first."

@@ -85,9 +85,7 @@ func pairIn(t *testing.T, space, owner string, options tofutest.Options, more ..
 func (p *pair) entries(changed clusters, more ...string) {
 	p.t.Helper()
 	all := clusters{"mgmt": byPath(p.t, p.proxy.AdminKubeconfig()), "edge": byPath(p.t, p.edgeProxy.AdminKubeconfig())}
-	for key, body := range changed {
-		all[key] = body
-	}
+	maps.Copy(all, changed)
 	p.block = providerBlock(p.owner, all, more...)
 }
 

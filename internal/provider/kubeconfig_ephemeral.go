@@ -79,7 +79,7 @@ func (*kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest,
 			"lifetime": schema.StringAttribute{
 				Optional:            true,
 				MarkdownDescription: "How long the token is good for, such as `30m`; as long as the longest run. Default `1h`. At least `10m`; the API server may give less than what is asked for. It cannot be renewed.",
-				Validators:          []validator.String{lentLifetime()},
+				Validators:          []validator.String{goDuration(), tokenLifetime()},
 			},
 			"server": schema.StringAttribute{
 				Optional:            true,
@@ -258,20 +258,6 @@ func (k *kubeconfigEphemeral) giveBack(ctx context.Context, given lent) error {
 		return err
 	}
 	return access.Leave(ctx, c, given.Ref, given.owner(c), "")
-}
-
-// lentLifetime is a duration for which an API server issues tokens.
-func lentLifetime() validator.String {
-	return stringCheck{"a duration of at least 10m", func(value string) string {
-		lifetime, err := time.ParseDuration(value)
-		switch {
-		case err != nil:
-			return "is not a duration, such as 30m or 2h."
-		case lifetime < cluster.ShortestToken:
-			return "is too short: an API server issues no token for less than 10m."
-		}
-		return ""
-	}}
 }
 
 // httpsURL is the address of an API server.

@@ -227,8 +227,8 @@ func TestLentKubeconfigRefusals(t *testing.T) {
 		}
 		ephemeral := func(body string) string { return "ephemeral \"berth_kubeconfig\" \"this\" {\n" + body + "\n}\n" }
 		refused(`^"berth" names no access$`, "It has to be the id of a berth_cluster_access", ephemeral(`access = "berth"`))
-		refused("`lifetime` is not valid", `"an hour" is not a duration`, ephemeral("access = \"shared/a/b\"\nlifetime = \"an hour\""))
-		refused("`lifetime` is not valid", `"5m" is too short: an API server issues no token for less than 10m`, ephemeral("access = \"shared/a/b\"\nlifetime = \"5m\""))
+		refused("`lifetime` is not valid", `"an hour" is not a length of time above zero`, ephemeral("access = \"shared/a/b\"\nlifetime = \"an hour\""))
+		refused("`lifetime` is not valid", `"5m" is shorter than the ten minutes that an API server gives a token for at least`, ephemeral("access = \"shared/a/b\"\nlifetime = \"5m\""))
 		refused("`server` is not valid", `"10.0.0.1" is not the address of an API server`, ephemeral("access = \"shared/a/b\"\nserver = \"10.0.0.1\""))
 		refused(`^No cluster "elsewhere" in the provider configuration$`, `its keys are: "shared"`, ephemeral(`access = "elsewhere/kube-system/berth"`))
 		refused("^ServiceAccount/"+name+`/nobody does not exist on cluster "shared"$`, "Create it with berth_cluster_access, and set access to the id of that resource, which orders the two. Nothing was applied.", ephemeral(fmt.Sprintf("access = \"shared/%s/nobody\"", name)))

@@ -65,6 +65,9 @@ type member struct {
 	rebuilt bool
 }
 
+// answers tells whether the member's connection is known and it can be asked.
+func (m member) answers() bool { return m.cluster != nil && m.err == nil }
+
 // connectAll connects to all clusters of a resource for a write, makes sure that they are the ones that the plan was
 // made for, or that the state is pinned to (nil where there is none), and fills their UIDs in.
 func (e *envelope[M, P]) connectAll(ctx context.Context, plan, state P) (*cluster.Cluster, member, error) {
@@ -120,7 +123,7 @@ func (e *envelope[M, P]) findOther(ctx context.Context, model P, destroying bool
 	if where == reached && at.uid.IsNull() {
 		uid, err := c.UID(ctx)
 		if err != nil {
-			return member{cluster: c, err: err}, reached, nil
+			return member{cluster: c, err: err}, reached, nil //nolint:nilerr // that it can't be asked is a part of the answer
 		}
 		*at.uid = types.StringValue(uid)
 	}

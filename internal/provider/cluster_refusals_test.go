@@ -115,8 +115,10 @@ func TestClusterRefusals(t *testing.T) {
 		summary   string
 		details   []string
 	}{
-		{fmt.Sprintf("argocd_namespace = %q", taken), `^Argo CD on mgmt knows ` + quoted(server) + ` already, as "theirs"$`,
-			[]string{quoted("refusing: Secret " + taken + "/cluster-1234567890 on mgmt registers the same server"), `To take that registration over, set secret_name = "cluster-1234567890", name = "theirs" and adopt = true, or import it; otherwise remove it first\.`}},
+		{
+			fmt.Sprintf("argocd_namespace = %q", taken), `^Argo CD on mgmt knows ` + quoted(server) + ` already, as "theirs"$`,
+			[]string{quoted("refusing: Secret " + taken + "/cluster-1234567890 on mgmt registers the same server"), `To take that registration over, set secret_name = "cluster-1234567890", name = "theirs" and adopt = true, or import it; otherwise remove it first\.`},
+		},
 		{elsewhere(named("popular")), `^Argo CD on mgmt has a cluster called "popular" already$`, []string{quoted("refusing: Secret " + p.space + "/their-cluster on mgmt has this name for https://203.0.113.10:6443"), "Choose another name"}},
 		{elsewhere(named(foreign)), "^Secret/" + p.space + "/cluster-" + foreign + " exists already and is not berth's$", []string{"Set adopt = true to take it over as it is, or choose another name"}},
 		{elsewhere(named(marked), "adopt = true"), "^Secret/" + p.space + "/cluster-" + marked + " belongs to another owner$", []string{`is marked as cluster\.` + marked + ` of the configuration with owner "another-team"`}},
@@ -230,8 +232,10 @@ func TestClusterCredentialKinds(t *testing.T) {
 	t.Cleanup(func() { p.edge.Kubectl(t, "delete", grant) })
 	plugin := script(t, `printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' "`+lasting+`"`)
 	cases := []struct{ key, entry, summary, detail string }{
-		{"exec", fmt.Sprintf("host = %q\ncluster_ca_certificate = %q\nexec = {\napi_version = \"client.authentication.k8s.io/v1\"\ncommand = %q\n}", admin.Server, admin.CA, plugin),
-			"it comes from an exec plugin", "has the exec plugin .*, which runs on this machine"},
+		{
+			"exec", fmt.Sprintf("host = %q\ncluster_ca_certificate = %q\nexec = {\napi_version = \"client.authentication.k8s.io/v1\"\ncommand = %q\n}", admin.Server, admin.CA, plugin),
+			"it comes from an exec plugin", "has the exec plugin .*, which runs on this machine",
+		},
 		{"file", changed(func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
 			*user = clientcmdapi.AuthInfo{TokenFile: file("token", []byte(lasting))}
 		}), "it is in a token file", "has the tokenFile .*, a file of this machine whose content changes"},

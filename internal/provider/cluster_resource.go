@@ -202,8 +202,15 @@ func checkInCluster(config *registeredModel, spec argocd.Spec) error {
 		name  string
 		value attr.Value
 	}{
-		{"secret_name", config.SecretName}, {"server", config.Server}, {"access", config.Access}, {"secret_labels", config.SecretLabels}, {"secret_annotations", config.SecretAnnotations},
-		{"project", config.Project}, {"namespaces", config.Namespaces}, {"cluster_resources", config.ClusterResources}, {"shard", config.Shard},
+		{"secret_name", config.SecretName},
+		{"server", config.Server},
+		{"access", config.Access},
+		{"secret_labels", config.SecretLabels},
+		{"secret_annotations", config.SecretAnnotations},
+		{"project", config.Project},
+		{"namespaces", config.Namespaces},
+		{"cluster_resources", config.ClusterResources},
+		{"shard", config.Shard},
 	} {
 		if !one.value.IsNull() {
 			without = append(without, one.name)

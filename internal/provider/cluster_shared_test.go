@@ -136,8 +136,12 @@ func (p *pair) clusterBlock(arguments ...string) string {
 func (p *pair) blockOf(label string, arguments ...string) string {
 	text := strings.Join(arguments, "\n")
 	for _, one := range []struct{ attribute, value string }{
-		{"cluster", `"edge"`}, {"management", `"mgmt"`}, {"name", fmt.Sprintf("%q", p.name)}, {"deletion_protection", "false"},
-		{"argocd_namespace", fmt.Sprintf("%q", p.space)}, {"kubeconfig_namespace", fmt.Sprintf("%q", p.store)},
+		{"cluster", `"edge"`},
+		{"management", `"mgmt"`},
+		{"name", fmt.Sprintf("%q", p.name)},
+		{"deletion_protection", "false"},
+		{"argocd_namespace", fmt.Sprintf("%q", p.space)},
+		{"kubeconfig_namespace", fmt.Sprintf("%q", p.store)},
 	} {
 		if !strings.Contains("\n"+text, "\n"+one.attribute+" ") {
 			text += fmt.Sprintf("\n%s = %s", one.attribute, one.value)

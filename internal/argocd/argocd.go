@@ -39,28 +39,36 @@ const (
 	// FinalizerCascade on an Application makes its deletion delete what it deployed; without it that stays (I98).
 	FinalizerCascade = "resources-finalizer.argocd.argoproj.io"
 
-	// Marks of zones on their Applications: whoever places an environment on a cluster sets them, and removal waits until
-	// none is left (I82).
-	LabelZone        = "berth.dev/zone"
-	LabelProduct     = "berth.dev/product"
+	// LabelZone marks the Application of a zone: whoever places an environment on a cluster sets it, and a removal waits
+	// until none is left (I82).
+	LabelZone = "berth.dev/zone"
+	// LabelProduct names the zone's product.
+	LabelProduct = "berth.dev/product"
+	// LabelEnvironment names the zone's environment.
 	LabelEnvironment = "berth.dev/environment"
 	// LabelOrg names the organization of a zone's Application or of a registered cluster.
 	LabelOrg = "berth.dev/org"
-	// Labels of a registered cluster on its Secret, for ApplicationSet generators and for data sources (I19).
+	// LabelProvider, and the two that follow, say on a cluster's Secret where it runs, for ApplicationSet generators and
+	// for data sources (I19).
 	LabelProvider = "berth.dev/provider"
-	LabelFlavor   = "berth.dev/flavor"
-	LabelRegion   = "berth.dev/region"
-	// Annotations of a registered cluster on its Secret: what it was when it was applied last.
+	// LabelFlavor names the flavor.
+	LabelFlavor = "berth.dev/flavor"
+	// LabelRegion names the region.
+	LabelRegion = "berth.dev/region"
+	// AnnotationClusterUID, and the two that follow, say on a cluster's Secret what it was when it was applied last.
 	AnnotationClusterUID = "berth.dev/cluster-uid"
-	AnnotationVersion    = "berth.dev/kubernetes-version"
-	AnnotationNodes      = "berth.dev/node-count"
+	// AnnotationVersion holds the version of Kubernetes.
+	AnnotationVersion = "berth.dev/kubernetes-version"
+	// AnnotationNodes holds the number of nodes.
+	AnnotationNodes = "berth.dev/node-count"
 	// AnnotationRemoveLast on an Application ("true") says that it is one of the controllers which own cloud resources and
 	// are removed last (I83).
 	AnnotationRemoveLast = "berth.dev/remove-last"
 	// AnnotationRemoval marks an Application that a removal has begun to take down; its value is the name of the cluster.
 	AnnotationRemoval = "berth.dev/removal"
-	// AnnotationRemovalStep and AnnotationRemovalStarted stand on the cluster's Secret while it is being removed.
-	AnnotationRemovalStep    = "berth.dev/removal-step"
+	// AnnotationRemovalStep stands on the cluster's Secret while it is being removed.
+	AnnotationRemovalStep = "berth.dev/removal-step"
+	// AnnotationRemovalStarted says since when.
 	AnnotationRemovalStarted = "berth.dev/removal-started"
 )
 

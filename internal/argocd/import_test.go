@@ -3,7 +3,6 @@ package argocd
 import (
 	"testing"
 
-	"k8s.io/utils/ptr"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 )
@@ -22,7 +21,7 @@ func TestReadSecret(t *testing.T) {
 	spec.readSecret(secret)
 	want(t, "read", spec, Spec{
 		Namespace: "argocd", SecretName: "cluster-edge", Org: "acme", Provider: "aws", Flavor: "eks", Region: "eu-1", Labels: map[string]string{"tier": "edge"},
-		Annotations: map[string]string{"example.com/contact": "ops"}, Project: "shop", Namespaces: []string{"a", "b"}, ClusterResources: new(true), Shard: ptr.To(int64(3)),
+		Annotations: map[string]string{"example.com/contact": "ops"}, Project: "shop", Namespaces: []string{"a", "b"}, ClusterResources: new(true), Shard: new(int64(3)),
 	})
 	// An annotation of that name which is somebody's own.
 	secret.SetAnnotations(map[string]string{"managed-by": "me"})

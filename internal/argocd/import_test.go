@@ -3,7 +3,6 @@ package argocd
 import (
 	"testing"
 
-
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 )
 

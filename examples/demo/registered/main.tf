@@ -48,17 +48,6 @@ resource "berth_cluster" "eu" {
   deletion_protection = var.deletion_protection
 }
 
-data "berth_cluster_inventory" "eu" {
-  management = "mgmt"
-  cluster    = "eu-1"
-  name       = berth_cluster.eu.name
-}
-
-output "conditions" {
-  value = { for type, one in berth_cluster.eu.conditions : type => one.status }
-}
-
-output "applications" {
-  description = "What runs on the cluster, by sync wave."
-  value       = data.berth_cluster_inventory.eu.applications
+output "registered" {
+  value = "Kubernetes ${berth_cluster.eu.kubernetes_version}, Secret ${berth_cluster.eu.argocd_secret}, root Application ${berth_cluster.eu.root_application}"
 }

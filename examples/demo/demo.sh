@@ -224,6 +224,7 @@ left=$(kubectl get configmap greeting -o name --ignore-not-found)$(kubectl --con
 echo "Argo CD has forgotten eu-1, and nothing that it deployed is left."
 
 step "The destroy of Serving: in order, and refused while something runs on it"
+here=$work/serving on=eu-1
 kubectl apply -f "$root/examples/demo/serving/hello.yaml"
 must "the destroy that is refused for a Knative Service" 1 destroy -auto-approve
 sed -n '/Error/,$p' "$work/last.log"

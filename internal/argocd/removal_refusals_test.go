@@ -312,6 +312,7 @@ func testInCluster(x *scene) {
 	if err != nil {
 		x.t.Fatal(err)
 	}
+	stop()
 	want(x.t, "what happened", x.happened(), x.inOrder())
 	want(x.t, "what is left", x.left(), []string{"beside"})
 	want(x.t, "warnings", len(warnings), 1)

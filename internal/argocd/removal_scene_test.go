@@ -330,7 +330,7 @@ func (a *argo) happened() string {
 	return strings.Join(a.events, ", ")
 }
 
-// work begins, and returns what ends it.
+// work begins, and returns what ends it, once what went has been seen to go; more calls of that do nothing.
 func (a *argo) work() func() {
 	ctx, cancel := context.WithCancel(context.Background())
 	apps := a.client.Resource(resourceApplications).Namespace(a.namespace)
@@ -378,7 +378,7 @@ func (a *argo) work() func() {
 			}
 		}
 	}()
-	return func() {
+	return sync.OnceFunc(func() {
 		// What is gone by now has been seen to go.
 		fleettest.Eventually(a.t, func(ctx context.Context) error {
 			all, err := apps.List(ctx, metav1.ListOptions{})
@@ -395,7 +395,7 @@ func (a *argo) work() func() {
 		cancel()
 		changes.Stop()
 		<-done
-	}
+	})
 }
 
 // see takes note of a change.

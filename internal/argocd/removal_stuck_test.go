@@ -210,6 +210,7 @@ func testUnreachable(x *scene) {
 		fmt.Sprintf("Whatever volumes and load balancers cluster %q holds: it does not answer (step \"release\")", x.spec.Name), "/web (to "+x.spec.Name+", namespace web): Deployment.apps/web/web")
 	want(x.t, "what is left", x.left(), []string(nil))
 	// What deploys to the cluster that answers went in order.
+	stop()
 	contains(x.t, x.happened(), "dropped z, deleted platform, dropped x")
 }
 

@@ -190,7 +190,7 @@ kubectl get configmap greeting -o jsonpath='{.data.text}{"\n"}'
 must "the plan after the registration" 0 plan -detailed-exitcode
 run output
 
-step "The token is revoked behind berth's back: the plan shows it, the apply gives Argo CD a new one"
+step "The token's Secret is deleted behind berth's back, which cuts Argo CD off: the plan shows it, the apply mends it"
 kubectl delete secret -n kube-system berth-token
 must "the plan after the revocation" 2 plan -detailed-exitcode
 shows "the token was revoked"

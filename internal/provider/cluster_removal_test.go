@@ -143,11 +143,11 @@ func TestClusterRemoval(t *testing.T) {
 }
 
 // A cluster that is dead can only be removed with its Applications forced, and that lists exactly what they leave (I94; the
-// issue's "a dead workload cluster can still be removed, with what that leaves said").
+// issue's "a dead workload cluster can still be removed, with what that leaves said"). Its access is no longer to be read.
 func TestClusterRemovalOfDead(t *testing.T) {
 	t.Parallel()
 	fleet := newArgoFleet(t, "edge")
-	b := newArgoBench(t, fleet, "edge", unique("team"), tofutest.Options{})
+	b := newArgoBench(t, fleet, "edge", unique("team"), tofutest.Options{}, `on_unreachable = "warn"`)
 	b.registered()
 	b.edge.StopAPIServer(t)
 	b.Destroy("-target=berth_cluster.edge").Error(t, `^Cluster "`+b.name+`" can't be taken apart in order$`, `it does not answer`, `force_steps = \["applications"\]`, `ConfigMap:default/`+b.name+`-first|ConfigMap/default/`+b.name+`-first|`+b.name+`-first`)
@@ -155,7 +155,7 @@ func TestClusterRemovalOfDead(t *testing.T) {
 		t.Fatal("a refused destroy deleted something")
 	}
 	b.use(b.accessBlock() + b.clusterBlock(byAccess, b.root(), `force_steps = ["applications"]`, `removal = { step_timeout = "1m" }`))
-	b.MustApply("-target=berth_cluster.edge", "-refresh=false")
+	b.MustApply()
 	result := b.MustDestroy("-target=berth_cluster.edge")
 	told := result.Warning(t, `may be left behind`).Detail
 	for _, part := range []string{b.name + "-first", b.name + "-second", b.name + "-external-dns"} {

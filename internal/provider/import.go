@@ -38,8 +38,8 @@ func setIdentity(ctx context.Context, identity *tfsdk.ResourceIdentity, diagnost
 	diagnostics.Append(identity.Set(ctx, identityModel{ClusterUID: uid, Namespace: namespace, Name: name})...)
 }
 
-// ImportState takes `cluster/name` (`cluster/namespace/name` where the name is one within a namespace), or an identity,
-// and leaves the rest to Read.
+// ImportState takes `cluster/name` (`cluster/namespace/name` where the name is one within a namespace, and the member's key
+// after the manager's where there is one), or an identity, and leaves the rest to Read.
 func (e *envelope[M, P]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	id := req.ID
 	if id == "" && req.Identity != nil {
@@ -50,6 +50,8 @@ func (e *envelope[M, P]) ImportState(ctx context.Context, req resource.ImportSta
 	parts, form, example := strings.Split(id, "/"), "the cluster's key and the name with a slash between them", "my-name"
 	wanted := 2
 	switch {
+	case e.manager != nil && e.namespaced:
+		wanted, form, example = 4, "the managing cluster's key, the other cluster's key, the namespace and the name with slashes between them", "eu-1/my-namespace/my-name"
 	case e.manager != nil:
 		wanted, form, example = 3, "the managing cluster's key, the other cluster's key and the name with slashes between them", "eu-1/my-name"
 	case e.namespaced:
@@ -68,6 +70,10 @@ func (e *envelope[M, P]) ImportState(ctx context.Context, req resource.ImportSta
 	values := map[string]string{"id": id, "cluster": parts[0], named: parts[wanted-1]}
 	keys := parts[:1]
 	switch {
+	case e.manager != nil && e.namespaced:
+		// The attribute that names the manager names the namespace on it, too.
+		values["cluster"], values[e.manager(P(new(M))).attribute] = parts[1], parts[0]+"/"+parts[2]
+		keys = parts[:2]
 	case e.manager != nil:
 		values["cluster"], values[e.manager(P(new(M))).attribute] = parts[1], parts[0]
 		keys = parts[:2]
@@ -107,6 +113,9 @@ func (e *envelope[M, P]) importIdentity(ctx context.Context, req resource.Import
 		if err != nil {
 			addError(&resp.Diagnostics, "Importing by identity failed", err, nil)
 			return ""
+		}
+		if e.namespaced {
+			key += "/" + identity.Namespace.ValueString()
 		}
 		return c.Name() + "/" + key + "/" + identity.Name.ValueString()
 	}

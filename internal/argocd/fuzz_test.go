@@ -39,7 +39,7 @@ func checkKubeconfig(t *testing.T, content []byte, stored cluster.Stored) {
 	if user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != "" || user.Exec != nil || config.Clusters["edge"].CertificateAuthority != "" {
 		t.Errorf("it leads to something of this machine:\n%s", content)
 	}
-	if stored.Token != "" && (user.Token == "" || len(user.ClientCertificateData) > 0) {
+	if stored.Token != "" && user.Token == "" || !bytes.Equal(user.ClientCertificateData, stored.CertData) || !bytes.Equal(user.ClientKeyData, stored.KeyData) {
 		t.Errorf("it has another credential than it was made of:\n%s", content)
 	}
 }
@@ -51,6 +51,7 @@ func FuzzArgoConfig(f *testing.F) {
 		`{"bearerToken":"abc","tlsClientConfig":{"insecure":false,"caData":"LS0t"}}`, `{"tlsClientConfig":{"certData":"YQ==","keyData":"Yg=="}}`,
 		`{"awsAuthConfig":{"clusterName":"edge"},"tlsClientConfig":{"insecure":true}}`, `{"execProviderConfig":null,"bearerToken":"e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YTpiIn0.x"}`,
 		`{"username":"a","password":"b"}`, `{"tlsClientConfig":7}`, `null`, `[]`, `"`, ``, `{"bearerToken":"a.b.c","proxyUrl":"socks5://x"}`,
+		`{"bearerToken":"abc","tlsClientConfig":{"insecure":true,"certData":"YQ==","keyData":"Yg=="}}`,
 	} {
 		f.Add(config, "https://203.0.113.10:6443", "a, b,", "02", "edge")
 	}

@@ -61,16 +61,18 @@ func connectionOf(stored cluster.Stored) connection {
 }
 
 // stored is the credential of a config, for one that a client can use as it is; false where Argo CD itself signs in to a
-// cloud, has a password, or has two credentials, of which the API server takes one.
+// cloud, has a password, or has nothing to sign in with. A config may have both a token and a certificate.
 func (c connection) stored(server string) (cluster.Stored, bool) {
-	token, certificate := c.BearerToken != "", len(c.TLSClientConfig.CertData) > 0
-	if c.AWSAuthConfig != nil || c.ExecProviderConfig != nil || c.Username != "" || token == certificate {
+	tls := c.TLSClientConfig
+	if c.AWSAuthConfig != nil || c.ExecProviderConfig != nil || c.Username != "" || c.BearerToken == "" && len(tls.CertData) == 0 {
 		return cluster.Stored{}, false
+	}
+	if c.BearerToken != "" && (len(tls.CertData) == 0 || len(tls.KeyData) == 0) {
+		tls.CertData, tls.KeyData = nil, nil // client-go takes no notice of half a certificate
 	}
 	return cluster.Stored{
 		Server: server, Token: c.BearerToken, DisableCompression: c.DisableCompression, ProxyURL: c.ProxyURL,
-		CAData: c.TLSClientConfig.CAData, Insecure: c.TLSClientConfig.Insecure, TLSServerName: c.TLSClientConfig.ServerName,
-		CertData: c.TLSClientConfig.CertData, KeyData: c.TLSClientConfig.KeyData,
+		CAData: tls.CAData, Insecure: tls.Insecure, TLSServerName: tls.ServerName, CertData: tls.CertData, KeyData: tls.KeyData,
 	}, true
 }
 

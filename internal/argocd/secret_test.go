@@ -39,12 +39,14 @@ func TestConnectionOfArgoCDAlone(t *testing.T) {
 	t.Parallel()
 	for config, usable := range map[string]bool{
 		`{"bearerToken":"a"}`: true,
-		`{"bearerToken":"a","awsAuthConfig":null,"execProviderConfig":null}`:     true,
-		`{"tlsClientConfig":{"certData":"Qw==","keyData":"Sw=="}}`:               true,
-		`{"awsAuthConfig":{"clusterName":"edge"}}`:                               false,
-		`{"execProviderConfig":{"command":"argocd-k8s-auth"}}`:                   false,
-		`{"username":"a","password":"b"}`:                                        false,
-		`{"bearerToken":"a","tlsClientConfig":{"certData":"Qw==","keyData":""}}`: false,
+		`{"bearerToken":"a","awsAuthConfig":null,"execProviderConfig":null}`:         true,
+		`{"tlsClientConfig":{"certData":"Qw==","keyData":"Sw=="}}`:                   true,
+		`{"awsAuthConfig":{"clusterName":"edge"}}`:                                   false,
+		`{"execProviderConfig":{"command":"argocd-k8s-auth"}}`:                       false,
+		`{"username":"a","password":"b"}`:                                            false,
+		`{"bearerToken":"a","tlsClientConfig":{"certData":"Qw==","keyData":"Sw=="}}`: true,
+		`{"bearerToken":"a","tlsClientConfig":{"certData":"Qw==","keyData":""}}`:     true,
+		`{"tlsClientConfig":{"certData":"","keyData":"Sw=="}}`:                       false,
 		`{}`: false,
 	} {
 		read, readable := configOf(secretWith(map[string]string{"config": config}))
@@ -55,6 +57,21 @@ func TestConnectionOfArgoCDAlone(t *testing.T) {
 		if _, readable := configOf(secretWith(map[string]string{"config": config})); readable {
 			t.Errorf("%q can be read", config)
 		}
+	}
+}
+
+// Argo CD signs in with both a token and a certificate where it has both, and takes no notice of half a certificate: what is
+// tried, and stored as a kubeconfig, is the same (I100).
+func TestConnectionWithBoth(t *testing.T) {
+	t.Parallel()
+	for config, stored := range map[string]cluster.Stored{
+		`{"bearerToken":"a","tlsClientConfig":{"certData":"Qw==","keyData":"Sw=="}}`: {Server: "https://a", Token: "a", CertData: []byte("C"), KeyData: []byte("K")},
+		`{"bearerToken":"a","tlsClientConfig":{"certData":"Qw=="}}`:                  {Server: "https://a", Token: "a"},
+		`{"bearerToken":"a","tlsClientConfig":{"keyData":"Sw=="}}`:                   {Server: "https://a", Token: "a"},
+	} {
+		read, _ := configOf(secretWith(map[string]string{"config": config}))
+		found, usable := read.stored("https://a")
+		want(t, config, fmt.Sprint(found, usable), fmt.Sprint(stored, true))
 	}
 }
 
@@ -85,6 +102,24 @@ func TestSecretKeepsItsWords(t *testing.T) {
 	}
 	want(t, "config", secretField(object.Desired, "config"), `{"bearerToken":"def","tlsClientConfig":{"insecure":false,"caData":"Q0E="}}`)
 	want(t, "fields", []string{secretField(object.Desired, "server"), secretField(object.Desired, "namespaces")}, []string{"https://other.example.com", "shop"})
+}
+
+// Whose a cluster is and where it runs stand on its Secret, for whatever selects clusters by it; what is not known leaves no
+// label behind (I16, I18, I19).
+func TestSecretSaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	of := func(spec Spec) (labels, annotations map[string]string) {
+		object, err := spec.secretObject("https://a", credential{source: fromConnection}, facts{uid: "u-1", version: "v1.33.1", nodes: 3}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object.Desired.GetLabels(), object.Desired.GetAnnotations()
+	}
+	labels, annotations := of(Spec{Name: "edge", Org: "acme", Provider: "gcp", Region: "europe-west1", Labels: map[string]string{"tier": "edge"}})
+	want(t, "labels", labels, map[string]string{LabelSecretType: "cluster", LabelOrg: "acme", LabelProvider: "gcp", LabelRegion: "europe-west1", "tier": "edge"})
+	want(t, "annotations", annotations, map[string]string{AnnotationClusterUID: "u-1", annotationCredential: fromConnection})
+	labels, _ = of(Spec{Name: "edge"})
+	want(t, "labels of the platform's", labels, map[string]string{LabelSecretType: "cluster"})
 }
 
 // jwt is a token that says these claims; nobody has signed it.

@@ -21,7 +21,8 @@ const clockSkew = time.Minute
 // best practices guide and aws-iam-authenticator, "the token has a time to live of 15 minutes".
 const eksTokenLifetime = 15 * time.Minute
 
-// completeUser checks that the user of a connection has exactly one credential, and that it can work.
+// completeUser checks that the user of a connection has exactly one credential, unless it may have both, and that it can
+// work.
 func (o origin) completeUser(found *connection) error {
 	user := &found.user
 	if user.AuthProvider != nil {
@@ -50,11 +51,17 @@ func (o origin) completeUser(found *connection) error {
 	case len(kinds) == 0:
 		return o.fail("the user has no credential",
 			"User %s in %s has neither token, client certificate nor exec, so the API server would treat berth as anonymous. Add one, or name another user in the context.", quoted(found.userName), o)
-	case len(kinds) > 1:
+	case len(kinds) > 1 && !found.bothCredentials:
 		return o.fail("the user has more than one credential",
 			"User %s in %s has %s, and which of them the API server takes is not said anywhere. Keep one.", quoted(found.userName), o, listAnd(kinds))
 	}
 	switch {
+	case len(kinds) > 1:
+		o.offline = true // one of the two may have ended
+		if err := o.checkToken(found); err != nil {
+			return err
+		}
+		return o.completeCertificate(found)
 	case user.Exec != nil:
 		return o.completePlugin(found)
 	case user.Token != "":

@@ -38,6 +38,7 @@ type Entry struct {
 	PublicOnly bool
 
 	disableCompression bool // as a kubeconfig has it; no attribute
+	bothCredentials    bool // a token may stand beside a client certificate, as others store them; no attribute
 }
 
 // Exec is a credential plugin in the sense of client.authentication.k8s.io. Env reaches this plugin only: it is never
@@ -196,7 +197,7 @@ func (e Entry) validateCredential() []Problem {
 	case len(kinds) == 0:
 		report("host", "host needs a credential",
 			"The entry says where the API server is but not who asks. Set exactly one of token, client_certificate with client_key, and exec.")
-	case len(kinds) > 1:
+	case len(kinds) > 1 && !e.bothCredentials:
 		report(kinds[1], "The entry has more than one credential",
 			"%s are set, and the API server would take one and ignore the other. Keep exactly one of token, client_certificate with client_key, and exec.", listAnd(kinds))
 	}

@@ -47,6 +47,7 @@ type connection struct {
 	namespace                      string
 	cluster                        clientcmdv1.Cluster
 	user                           clientcmdv1.AuthInfo
+	bothCredentials                bool // as in Entry
 }
 
 // readKubeconfig reads a kubeconfig file. The path may start with ~ and is otherwise relative to the working folder.

@@ -73,7 +73,7 @@ func (e Entry) hostConnection() (*connection, error) {
 			Server: e.Host, TLSServerName: e.TLSServerName, InsecureSkipTLSVerify: e.Insecure, ProxyURL: e.ProxyURL,
 			DisableCompression: e.disableCompression,
 		},
-		user: clientcmdv1.AuthInfo{Token: e.Token},
+		user: clientcmdv1.AuthInfo{Token: e.Token}, bothCredentials: e.bothCredentials,
 	}
 	if e.ClientCertificate != "" {
 		found.user.ClientCertificateData, found.user.ClientKeyData = []byte(e.ClientCertificate), []byte(e.ClientKey)

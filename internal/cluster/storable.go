@@ -9,7 +9,9 @@ import (
 // shortestStored is how long a credential must still last to be worth storing: whoever stores it uses it for good.
 const shortestStored = 24 * time.Hour
 
-// Stored is the connection of a cluster with an inline credential, for somebody else to store, such as Argo CD or Kueue.
+// Stored is the connection of a cluster with an inline credential, for somebody else to store, such as Argo CD or Kueue. One
+// that somebody else made may have a token and a certificate: client-go sends both, and the API server takes the one that it
+// knows.
 type Stored struct {
 	Server             string
 	CAData             []byte // PEM
@@ -154,7 +156,7 @@ func (c *Cluster) cannotStore(why, detail string) *Problem {
 func (s Stored) entry() Entry {
 	return Entry{
 		Host: s.Server, ClusterCACertificate: string(s.CAData), Insecure: s.Insecure, TLSServerName: s.TLSServerName, ProxyURL: s.ProxyURL,
-		Token: s.Token, ClientCertificate: string(s.CertData), ClientKey: string(s.KeyData), disableCompression: s.DisableCompression,
+		Token: s.Token, ClientCertificate: string(s.CertData), ClientKey: string(s.KeyData), disableCompression: s.DisableCompression, bothCredentials: true,
 	}
 }
 

@@ -265,6 +265,51 @@ func TestStoredCluster(t *testing.T) {
 	}
 }
 
+// What somebody else stored may have a token beside a certificate (I24, I100): both are sent, both are in a kubeconfig of it,
+// and one of them may have ended, since the API server takes the other. An entry of ours has one.
+func TestStoredWithBoth(t *testing.T) {
+	ca := newAuthority(t, "test-ca")
+	good, goodKey := ca.issue(t, "me", -time.Hour, lasting)
+	ended, endedKey := ca.issue(t, "me", -2*time.Hour, -time.Hour)
+	past := newJWT(t, time.Now().Add(-time.Hour))
+	like := edge(Entry{Host: "a", Token: canary})
+	both := func(token string, certificate, key []byte) Stored {
+		return Stored{Server: "https://api.example.com:6443", CAData: ca.pem, Token: token, CertData: certificate, KeyData: key}
+	}
+	for name, stored := range map[string]Stored{
+		"both good": both(canary, good, goodKey), "an ended token": both(past, good, goodKey), "an ended certificate": both(canary, ended, endedKey),
+	} {
+		tried, err := stored.Cluster("edge", like)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if config := tried.config; config.BearerToken != stored.Token || !bytes.Equal(config.CertData, stored.CertData) || !bytes.Equal(config.KeyData, stored.KeyData) {
+			t.Errorf("%s: it is tried with another credential", name)
+		}
+		written, err := stored.Kubeconfig("edge")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(written)
+		if err != nil || config.BearerToken != stored.Token || !bytes.Equal(config.CertData, stored.CertData) || !bytes.Equal(config.KeyData, stored.KeyData) {
+			t.Errorf("%s: the kubeconfig has another credential: %v", name, err)
+		}
+		if _, _, err := (Entry{Kubeconfig: string(written)}).RESTConfig("edge"); err == nil || !strings.Contains(err.Error(), "more than one credential") {
+			t.Errorf("%s: as an entry: %v", name, err)
+		}
+	}
+	// What is wrong with one of them is wrong for client-go, too.
+	for want, stored := range map[string]Stored{
+		"not a bearer token": both("a "+canary, good, goodKey), "does not belong to the key": both(canary, good, endedKey), "certificate is not PEM": both(canary, []byte("C"), goodKey),
+	} {
+		if _, err := stored.Cluster("edge", like); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
 // No content of a kubeconfig makes it panic, a refusal is a *Problem, and what is stored is a kubeconfig of one context
 // that leads to the same place as the entry itself.
 func FuzzStoredCredential(f *testing.F) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 )
@@ -53,6 +54,23 @@ func TestStoredLeadsBack(t *testing.T) {
 	}
 	if _, err := bearer.UID(t.Context()); err == nil || !strings.Contains(err.Error(), `user "system:serviceaccount:stored:account" may not get namespaces`) {
 		t.Errorf("its UID: %v", err)
+	}
+
+	// With both, as somebody else may have stored them (I24, I100), the API server takes the one that is good.
+	admin := f.plane.AdminKubeconfig()
+	ended := f.plane.ExpiringKubeconfig(t, time.Now().Add(-time.Hour), "ended")
+	for lacks, both := range map[int]cluster.Stored{
+		0: {Token: "of-nobody", CertData: admin.ClientCertificate, KeyData: admin.ClientKey},
+		1: {Token: account.Token, CertData: ended.ClientCertificate, KeyData: ended.ClientKey},
+	} {
+		both.Server, both.CAData = admin.Server, f.plane.CA()
+		tried, err := both.Cluster("plane", f.Cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing, err := tried.Missing(t.Context(), []cluster.Permission{{Verb: "get", Resource: "nodes"}}); err != nil || len(missing) != lacks {
+			t.Errorf("it lacks %v, not %d; %v", missing, lacks, err)
+		}
 	}
 
 	// As a kubeconfig, which is what Kueue stores, it leads there as well.

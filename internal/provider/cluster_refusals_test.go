@@ -227,9 +227,10 @@ func TestClusterCredentialKinds(t *testing.T) {
 			*user = clientcmdapi.AuthInfo{Token: token}
 		})
 	}
-	hour := p.edge.ServiceAccountKubeconfig(t, unique("hour")+"/berth").Token
-	grant, _, _ := strings.Cut(p.edge.Kubectl(t, "create", "clusterrolebinding", unique("hour"), "--clusterrole=cluster-admin", "--group=system:serviceaccounts", "--output=name"), "\n")
-	t.Cleanup(func() { p.edge.Kubectl(t, "delete", grant) })
+	// The cluster is shared with other tests, whose ServiceAccounts must get no rights by this one.
+	hourly := unique("hour")
+	hour := p.edge.ServiceAccountKubeconfig(t, hourly+"/berth").Token
+	p.edge.Kubectl(t, "create", "clusterrolebinding", hourly, "--clusterrole=cluster-admin", "--serviceaccount="+hourly+":berth")
 	plugin := script(t, `printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' "`+lasting+`"`)
 	cases := []struct{ key, entry, summary, detail string }{
 		{

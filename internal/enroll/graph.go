@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -77,9 +78,7 @@ func (g Graph) objects() ([]kube.Object, error) {
 		if labels == nil && g.Identity != "" {
 			labels = map[string]string{}
 		}
-		for key, value := range g.labels() {
-			labels[key] = value
-		}
+		maps.Copy(labels, g.labels())
 		object.Desired.SetLabels(labels)
 	}
 	return objects, err
@@ -225,7 +224,7 @@ func (g Graph) refuse(c *cluster.Cluster, all []judged) error {
 			Attribute: "scheduling", Summary: phrase,
 			Detail: fmt.Sprintf("On %s these exist already: %s. They are not as the preset %q has them, found → wanted:\n  %s\n"+
 				"Nothing was applied. Adopting one means that berth changes it from then on, so it has to be equal first: say the policy that is there by `scheduling.quotas` and `scheduling.overlays`%s.",
-				c.Context(), strings.Join(foreign, ", "), g.withDefaults().Preset, strings.Join(differing, "\n  "), g.andAdopt()),
+				c.Context(), strings.Join(foreign, ", "), g.WithDefaults().Preset, strings.Join(differing, "\n  "), g.andAdopt()),
 		}
 	case len(foreign) > 0 && !g.Terms.Adopt:
 		return &cluster.Problem{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,7 +51,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	plane.once.Do(func() {
 		if plane.fleet, plane.err = fleettest.Start(context.Background(), fleettest.ClusterSpec{Name: "plane", ControlPlaneOnly: true, Controllers: true}); plane.err == nil {
-			installKinds(t, plane.fleet.Cluster("plane"))
+			plane.fleet.Cluster("plane").InstallKueueCRDs(t)
 		}
 	})
 	if plane.err != nil {
@@ -69,19 +68,6 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f.afresh()
 	return f
-}
-
-// installKinds creates the CRDs of the modules that the tests' charts come from.
-func installKinds(t *testing.T, c *fleettest.Cluster) {
-	t.Helper()
-	for _, module := range []string{"sigs.k8s.io/kueue", "sigs.k8s.io/jobset"} {
-		folder, err := fleettest.ModuleDir(t.Context(), "charts", module)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Kubectl(t, "create", "-f", filepath.Join(folder, "config", "components", "crd", "bases"))
-	}
-	c.Kubectl(t, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 }
 
 // afresh has nothing known of the cluster, as in a new process.
@@ -142,4 +128,3 @@ func told(t *testing.T, err error, texts ...string) {
 		}
 	}
 }
-

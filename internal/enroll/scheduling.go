@@ -45,28 +45,30 @@ var schedulingKinds = []cluster.Kind{ResourceFlavors, ProvisioningRequestConfigs
 
 // Scheduling says which Kueue objects a cluster is to have: those of a preset, with its overlays.
 type Scheduling struct {
-	Preset string
+	Preset string `json:"preset"`
 	// Quotas are the nominal quotas of the ClusterQueue: resource to quantity, as Kubernetes writes them.
-	Quotas                           map[string]string
-	Flavor, ClusterQueue, LocalQueue string
+	Quotas       map[string]string `json:"quotas,omitempty"`
+	Flavor       string            `json:"flavor"`
+	ClusterQueue string            `json:"clusterQueue"`
+	LocalQueue   string            `json:"localQueue"`
+	Overlays     []Overlay         `json:"overlays,omitempty"`
 	// Namespaces get a LocalQueue each.
-	Namespaces []string
+	Namespaces []string `json:"-"`
 	// AdmissionCheck is put on the ClusterQueue beside those of the preset: MultiKueue's, on a hub. "" for none.
-	AdmissionCheck string
-	Overlays       []Overlay
+	AdmissionCheck string `json:"-"`
 }
 
 // Overlay is a patch of objects of a preset (K63).
 type Overlay struct {
-	Kind string
+	Kind string `json:"kind"`
 	// Name is the object's; "" for every one of the kind.
-	Name string
+	Name string `json:"name,omitempty"`
 	// Patch is a JSON merge patch, as YAML or JSON, of spec and of metadata's labels and annotations.
-	Patch string
+	Patch string `json:"patch"`
 }
 
-// withDefaults fills in what was left out.
-func (s Scheduling) withDefaults() Scheduling {
+// WithDefaults fills in what was left out.
+func (s Scheduling) WithDefaults() Scheduling {
 	for value, usual := range map[*string]string{&s.Preset: DefaultPreset, &s.Flavor: DefaultFlavor, &s.ClusterQueue: DefaultClusterQueue, &s.LocalQueue: DefaultLocalQueue} {
 		if *value == "" {
 			*value = usual
@@ -78,7 +80,7 @@ func (s Scheduling) withDefaults() Scheduling {
 // Objects are the objects, in the order in which they are made. The error is a *cluster.Problem about the argument of
 // `scheduling` that is at fault.
 func (s Scheduling) Objects() ([]kube.Object, error) {
-	s = s.withDefaults()
+	s = s.WithDefaults()
 	manifests, err := readPreset(s.Preset)
 	if err != nil {
 		return nil, err

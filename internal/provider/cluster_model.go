@@ -2,8 +2,6 @@ package provider
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -89,13 +87,7 @@ func (m *registeredModel) unknown(ctx context.Context, config *registeredModel) 
 		"secret_annotations": m.SecretAnnotations, "project": m.Project, "namespaces": m.Namespaces, "cluster_resources": m.ClusterResources, "shard": m.Shard,
 		"org": m.Org, "provider_name": config.ProviderName, "flavor": config.Flavor, "region": config.Region, "registration": m.Registration, "adopt": m.Adopt, "adopt_from": m.AdoptFrom,
 	}
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(arguments)) {
-		if hasUnknown(ctx, arguments[name]) {
-			names = append(names, "`"+name+"`")
-		}
-	}
-	return names
+	return unknownNames(ctx, arguments)
 }
 
 // spec is what the model describes; every argument is known, and what is to be detected is empty.

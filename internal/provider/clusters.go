@@ -3,6 +3,8 @@ package provider
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -149,4 +151,15 @@ func hasUnknown(ctx context.Context, value attr.Value) bool {
 	}
 	raw, err := value.ToTerraformValue(ctx)
 	return err == nil && !raw.IsFullyKnown()
+}
+
+// unknownNames names the arguments whose value is not known yet, as messages do.
+func unknownNames(ctx context.Context, arguments map[string]attr.Value) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		if hasUnknown(ctx, arguments[name]) {
+			names = append(names, "`"+name+"`")
+		}
+	}
+	return names
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berthdev/terraform-provider-berth/internal/argocd"
+	"github.com/berthdev/terraform-provider-berth/internal/enroll"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/charts"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
@@ -24,7 +25,8 @@ var (
 	exampleVariable = regexp.MustCompile(`\bvar\.(\w+)`)
 )
 
-// exampleBench is what the examples speak of: a cluster with Argo CD's kinds, and another one that can be registered there.
+// exampleBench is what the examples speak of: a cluster with Argo CD's kinds and Kueue, and another one that can be
+// registered there.
 type exampleBench struct {
 	shared, second     *fleettest.Cluster
 	mirror, kubeconfig string // the charts, and a file with a context for each cluster
@@ -54,6 +56,11 @@ func newExampleBench(t *testing.T) exampleBench {
 	b := exampleBench{shared: fleet.Cluster("shared"), second: fleet.Cluster("eu-1"), mirror: exampleCharts(t)}
 	b.shared.Kubectl(t, "create", "priorityclass", "platform-critical", "--value=100000")
 	b.shared.Kubectl(t, "create", "namespace", "existing")
+	for _, namespace := range []string{"forecasting", "forecasting-batch", enroll.DefaultKueueNamespace} {
+		b.shared.Kubectl(t, "create", "namespace", namespace)
+	}
+	b.shared.InstallKueueCRDs(t)
+	b.shared.KubectlInput(t, kueueManifest(enroll.DefaultKueueNamespace, "v0.17.0", "hub-of-forecasting", "batch/job", "jobset.x-k8s.io/jobset"), "apply", "-f", "-")
 	b.shared.InstallArgoCDCRDs(t)
 	b.shared.CreateArgoCDNamespace(t, argocd.DefaultNamespace)
 	var err error

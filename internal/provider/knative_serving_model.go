@@ -2,8 +2,6 @@ package provider
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -92,13 +90,7 @@ func (m *knativeServingModel) unknown(ctx context.Context, config *knativeServin
 		"namespace": m.Namespace, "name": m.Name, "version": config.Version, "operator": m.Operator, "ingress": m.Ingress, "crds_source": m.CRDsSource,
 		"min_kubernetes_minor": m.MinKubernetesMinor,
 	}
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(arguments)) {
-		if hasUnknown(ctx, arguments[name]) {
-			names = append(names, "`"+name+"`")
-		}
-	}
-	return names
+	return unknownNames(ctx, arguments)
 }
 
 // spec is what the model describes. Every argument is known; the version may still be to be chosen.

@@ -129,7 +129,7 @@ func (p *berth) Configure(ctx context.Context, req provider.ConfigureRequest, re
 }
 
 func (*berth) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newPriorityClass, newInstance, newRelease, newKnativeServing, newClusterAccess, newRegistered}
+	return []func() resource.Resource{newPriorityClass, newInstance, newRelease, newKnativeServing, newClusterAccess, newRegistered, newHub}
 }
 
 func (*berth) DataSources(context.Context) []func() datasource.DataSource {

@@ -121,13 +121,7 @@ func (m *releaseModel) unknown(ctx context.Context, config *releaseModel) []stri
 		"set_sensitive_wo": config.SetSensitiveWO, "set_sensitive_wo_version": m.SetSensitiveWOVersion, "crds": m.CRDs, "wait": m.Wait,
 		"keep_history": m.KeepHistory, "ignore_drift": m.IgnoreDrift, "extra_fields": m.ExtraFields,
 	}
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(arguments)) {
-		if hasUnknown(ctx, arguments[name]) {
-			names = append(names, "`"+name+"`")
-		}
-	}
-	return names
+	return unknownNames(ctx, arguments)
 }
 
 // spec is the release that the model describes, with the secret values of the configuration. Every argument is known.

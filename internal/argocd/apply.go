@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/berthdev/terraform-provider-berth/internal/access"
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/kube"
@@ -95,23 +93,26 @@ func (p *prepared) applySecret(ctx context.Context) error {
 	}
 	kube.SetAnnotation(object.Desired, AnnotationVersion, p.workloads.version)
 	kube.SetAnnotation(object.Desired, AnnotationNodes, strconv.Itoa(p.workloads.nodes))
-	if live, err = kube.ConvergeFrom(ctx, management, object, p.hold(object), live); err != nil {
-		return err
-	}
-	return p.endRemoval(ctx, live)
+	_, err = kube.ConvergeFrom(ctx, management, object, p.hold(object), live)
+	return err
 }
 
-// endRemoval takes back the marks of a removal that was begun and given up.
-func (p *prepared) endRemoval(ctx context.Context, secret *unstructured.Unstructured) error {
-	for _, key := range []string{AnnotationRemovalStep, AnnotationRemovalStarted} {
-		if secret.GetAnnotations()[key] == "" {
-			continue
-		}
-		if _, err := kube.Annotate(ctx, p.clusters.Management, cluster.Secrets, p.Namespace, p.SecretName, key, ""); err != nil {
+// endRemoval takes back the marks of a removal that was begun and given up, off the cluster's Applications too: by those the
+// next one would take along what has left the root since.
+func (p *prepared) endRemoval(ctx context.Context) error {
+	step := ""
+	if p.InCluster {
+		var err error
+		if step, err = p.removalInside(ctx, p.clusters.Management, p.root); err != nil {
 			return err
 		}
+	} else if p.secret != nil {
+		step = p.secret.GetAnnotations()[AnnotationRemovalStep]
 	}
-	return nil
+	if step == "" {
+		return nil
+	}
+	return forgetRemoval(ctx, p.clusters, p.Spec)
 }
 
 func (p *prepared) applyRoot(ctx context.Context) error {
@@ -154,8 +155,12 @@ func dropRoot(ctx context.Context, management *cluster.Cluster, spec Spec, terms
 	return err
 }
 
-// leave takes the registration's use off tokens that it no longer stores, once the new one is with Argo CD.
+// leave ends a removal that was given up, and takes the registration's use off tokens that it no longer stores, once the new
+// one is with Argo CD.
 func (p *prepared) leave(ctx context.Context) error {
+	if err := p.endRemoval(ctx); err != nil {
+		return err
+	}
 	if p.InCluster {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
@@ -60,14 +61,20 @@ func Read(ctx context.Context, clusters Clusters, spec Spec, terms Terms, marked
 	}
 	// Of the management cluster itself whose root is still to be committed nothing is there that could be gone.
 	awaited := spec.InCluster && spec.AppOfApps != nil && spec.AppOfApps.Commit
-	if secret == nil && root == nil && kubeconfig == nil && !awaited {
+	step := ""
+	if spec.InCluster {
+		if step, err = spec.removalInside(ctx, clusters.Management, root); err != nil {
+			return nil, err
+		}
+	}
+	if secret == nil && root == nil && kubeconfig == nil && !awaited && step == "" {
 		return nil, nil
 	}
 	// A runner forgets that they were when the provider is killed in an update.
 	for _, one := range []*unstructured.Unstructured{secret, root} {
 		marked = marked || kube.Inspect(one, terms.Owner).Standing == kube.Ours
 	}
-	seen := &Seen{Marked: marked, ArgoServer: spec.argoServer(clusters.Workload), Conditions: map[string]Condition{}, Drift: map[string]string{}}
+	seen := &Seen{Marked: marked, RemovalStep: step, ArgoServer: spec.argoServer(clusters.Workload), Conditions: map[string]Condition{}, Drift: map[string]string{}}
 	if secret != nil {
 		annotations, labels := secret.GetAnnotations(), secret.GetLabels()
 		seen.RemovalStep = annotations[AnnotationRemovalStep]
@@ -96,6 +103,33 @@ func Read(ctx context.Context, clusters Clusters, spec Spec, terms Terms, marked
 	}
 	seen.Conditions[ConditionConnected] = connected
 	return seen, spec.readRoot(ctx, clusters, terms, marked, root, seen)
+}
+
+// removalInside is the step of a removal that was begun, for the management cluster itself, which has no Secret to note it on:
+// it stands on the root, and when that has gone, on what the root had brought. That is all by which the registration is
+// known then, and a destroy that stopped there has to find it.
+func (s Spec) removalInside(ctx context.Context, management *cluster.Cluster, root *unstructured.Unstructured) (string, error) {
+	if root != nil {
+		return root.GetAnnotations()[AnnotationRemovalStep], nil
+	}
+	all, _, err := listApplications(ctx, fromSnapshot(management), s.Namespace)
+	if apierrors.IsForbidden(err) {
+		return "", nil // whoever may not list them has not begun it
+	}
+	if err != nil {
+		return "", err
+	}
+	step := ""
+	for _, one := range belonging(s.Name, s.Namespace, all, nil).members {
+		annotations := one.Live.GetAnnotations()
+		if noted := annotations[AnnotationRemovalStep]; noted != "" {
+			return noted, nil
+		}
+		if annotations[AnnotationRemoval] == s.Name {
+			step = StepRoot // killed before the next one was noted
+		}
+	}
+	return step, nil
 }
 
 // readSecrets compares Argo CD's Secret and the kubeconfig with what they should be.

@@ -279,7 +279,7 @@ func testAdopted(x *scene) {
 	x.unmarked("")
 }
 
-// A second registration of the management cluster is ended without touching anything else there (I23, I76, I106).
+// A second registration of the management cluster is ended without touching anything else there (I23, I76, I80, I106).
 func testInCluster(x *scene) {
 	x.spec.InCluster = true
 	x.spec.Built, x.removal.ReleaseCloudResources, x.removal.BackupDisks = true, true, true // all without effect here
@@ -306,6 +306,11 @@ func testInCluster(x *scene) {
 		x.t.Fatal(err)
 	}
 	want(x.t, "the step in the inventory", inventory.Step, StepApplications)
+	// Nothing else of the registration is there, and a refresh must not lose it (I80).
+	seen, err := Read(x.t.Context(), on(), x.spec, x.removal.Terms, true)
+	if err != nil || seen == nil || seen.RemovalStep != StepApplications {
+		x.t.Fatalf("a refresh sees %+v, %v", seen, err)
+	}
 	x.hold("web", false)
 	x.removal.StepTimeout = time.Minute
 	warnings, err := Remove(x.t.Context(), on(), x.spec, x.removal)
@@ -316,4 +321,7 @@ func testInCluster(x *scene) {
 	want(x.t, "what happened", x.happened(), x.inOrder())
 	want(x.t, "what is left", x.left(), []string{"beside"})
 	want(x.t, "warnings", len(warnings), 1)
+	if seen, err = Read(x.t.Context(), on(), x.spec, x.removal.Terms, true); err != nil || seen != nil {
+		x.t.Errorf("when all of it is gone a refresh sees %+v, %v", seen, err)
+	}
 }

@@ -213,7 +213,7 @@ func testReleaseStuck(b *built) {
 	b.empty()
 }
 
-// A disk that the driver does not delete holds up the confirmation.
+// A disk that the driver does not delete holds up the confirmation (I86).
 func testConfirmStuck(b *built) {
 	b.stage.volume(b.t, "default", "data", ebs, corev1.PersistentVolumeReclaimDelete)
 	b.cloud.hold("volume default-data", true)
@@ -228,7 +228,7 @@ func testConfirmStuck(b *built) {
 	contains(b.t, b.happened(), "deleted the disk of default-data, deleted external-dns")
 }
 
-// What is in a namespace of the cluster's own is not released, and the confirmation says so at once.
+// What is in a namespace of the cluster's own is not released, and the confirmation says so at once (I84, I86, I94).
 func testKeptInSystem(b *built) {
 	b.stage.balanced(b.t, "kube-system", "entry")
 	b.stage.volume(b.t, "kube-system", "logs", ebs, corev1.PersistentVolumeReclaimDelete)
@@ -325,7 +325,7 @@ func testBackupResumed(b *built) {
 	b.stage.workload.Kubectl(b.t, "delete", "volumesnapshotcontents", "--all")
 }
 
-// A snapshot that does not get ready holds up everything; forced, those that did are kept and the others listed.
+// A snapshot that does not get ready holds up everything; forced, those that did are kept and the others listed (I81, I94, I96).
 func testBackupStuck(b *built) {
 	for _, claim := range []string{"a", "b"} {
 		b.stage.volume(b.t, "default", claim, ebs, corev1.PersistentVolumeReclaimDelete)

@@ -387,6 +387,11 @@ func (a *argo) work() func() {
 			}
 			a.mu.Lock()
 			defer a.mu.Unlock()
+			for i := range all.Items {
+				if one := a.there[all.Items[i].GetName()]; one == nil || one.GetUID() != all.Items[i].GetUID() {
+					return fmt.Errorf("it does not know of Application %s yet", all.Items[i].GetName())
+				}
+			}
 			if len(a.there) != len(all.Items) {
 				return fmt.Errorf("it knows of %d Applications, and there are %d", len(a.there), len(all.Items))
 			}

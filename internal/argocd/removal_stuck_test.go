@@ -238,7 +238,7 @@ func testPlanned(x *scene) {
 	want(x.t, "warnings", len(warnings), 5)
 }
 
-// A removal that was given up leaves no mark that would take an Application along later.
+// A removal that was given up leaves no mark that would take an Application along later (I80).
 func testGivenUp(x *scene) {
 	x.register()
 	x.populate()

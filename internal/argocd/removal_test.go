@@ -40,6 +40,13 @@ const inOrder = "dropped ROOT, dropped apps, deleted z, deleted platform, delete
 
 func (x *scene) inOrder() string { return strings.ReplaceAll(inOrder, "ROOT", RootName(x.spec.Name)) }
 
+// A step counts as stuck after 15 minutes, unless the configuration says otherwise (I93, I103, X10).
+func TestStepTimeout(t *testing.T) {
+	t.Parallel()
+	want(t, "left out", newRemover(Clusters{}, Spec{Name: "edge"}, Removal{}).removal.StepTimeout, 15*time.Minute)
+	want(t, "set", newRemover(Clusters{}, Spec{Name: "edge"}, Removal{StepTimeout: time.Minute}).removal.StepTimeout, time.Minute)
+}
+
 // A removal in the documented order, and every way in which it is refused, gets stuck, is forced or interrupted.
 func TestRemoval(t *testing.T) {
 	t.Parallel()

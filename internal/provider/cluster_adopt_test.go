@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest/tofutest"
@@ -118,6 +119,48 @@ func TestClusterImportsArgoCDs(t *testing.T) {
 	p.use(block("deletion_protection = true"))
 	p.Import(edge, "mgmt/edge/"+unique("nobody")).Error(t, "^Cannot import non-existent remote object$")
 	p.Import(edge, "mgmt/"+p.name).Error(t, `^"mgmt/`+p.name+`" is not an import ID of berth_cluster$`, "the managing cluster's key, the other cluster's key and the name with slashes between them")
+}
+
+// A credential that was found may be a token and a client certificate at once, as Argo CD takes it: it is imported, tried as it
+// is, kept, and stored as a kubeconfig that has both; so it stays while one of the two is refused (I24, I100).
+func TestClusterFoundBoth(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, tofutest.Options{})
+	found, manager := p.argoCDAdds(p.name)
+	live := func() *corev1.Secret { return secretOn(t, p.mgmt, p.space, found.Name) }
+	certificate := p.edge.UserKubeconfig(t, "found-too", "system:masters")
+	encoded := func(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
+	config := fmt.Sprintf(`{"bearerToken":%q,"tlsClientConfig":{"insecure":false,"caData":%q,"certData":%q,"keyData":%q}}`, bearer(t, found), encoded(p.edge.CA()), encoded(certificate.ClientCertificate), encoded(certificate.ClientKey))
+	// Past the proxy, which passes on one credential of a request.
+	entry := p.edge.AdminKubeconfig()
+	entry.ClientCertificate, entry.ClientKey, entry.Token = nil, nil, p.lastingToken()
+	p.kubectl("-n", p.space, "patch", "secret", found.Name, "--type=merge", "-p", fmt.Sprintf(`{"data":{"server":%q,"config":%q}}`, encoded([]byte(entry.Server)), encoded([]byte(config))))
+	p.entries(clusters{"edge": byContent(entry)})
+	p.use(p.clusterBlock("store_kubeconfig = false", `kubeconfig_namespace = "berth-clusters"`, "deletion_protection = true"))
+	p.MustImport(edge, "mgmt/edge/"+p.name)
+	p.PlanIsEmpty().NoWarnings(t)
+	same(t, "Connected", p.conditions()["Connected"], "True Reached")
+
+	p.use(p.clusterBlock())
+	p.MustApply().NoWarnings(t)
+	p.PlanIsEmpty().NoWarnings(t)
+	same(t, "it is kept", row(string(live().Data["config"]), live().Annotations["berth.dev/credential"]), row(config, "found"))
+	stored, err := clientcmd.RESTConfigFromKubeConfig(p.kubeconfig().Data["kubeconfig"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the kubeconfig", row(stored.BearerToken == bearer(t, found), string(stored.CertData) == string(certificate.ClientCertificate), string(stored.KeyData) == string(certificate.ClientKey)), row(true, true, true))
+	if _, err := whoIs(t.Context(), p.kubeconfig().Data["kubeconfig"]); err != nil {
+		t.Errorf("it is not accepted: %v", err)
+	}
+
+	// The token is revoked: the certificate is still good.
+	p.edge.Kubectl(t, "-n", "kube-system", "delete", "secret", manager+"-token")
+	p.awaitRefused(bearer(t, found))
+	p.PlanIsEmpty()
+	p.Refresh()
+	same(t, "Connected", p.conditions()["Connected"], "True Reached")
+	p.MustDestroy()
 }
 
 // An import without any other credential is refused a change once the one that was found is of no use.

@@ -5,8 +5,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,6 +17,7 @@ import (
 	"github.com/berthdev/terraform-provider-berth/internal/argocd"
 	"github.com/berthdev/terraform-provider-berth/internal/cluster"
 	"github.com/berthdev/terraform-provider-berth/internal/fleettest"
+	"github.com/berthdev/terraform-provider-berth/internal/kube"
 )
 
 // An import by identity, which the runners of the other tests do not know yet, names the management cluster alone: the entry
@@ -118,6 +122,90 @@ func FuzzServerAddress(f *testing.F) {
 			t.Errorf("%q passes and is not what it is written as: %q, %v", server, written, err)
 		}
 	})
+}
+
+// When a condition changed last is kept as long as it says the same, and noted anew when its status changes; a new one
+// begins then (I10).
+func TestLastTransitions(t *testing.T) {
+	t.Parallel()
+	seen := func(connected string) *argocd.Seen {
+		return &argocd.Seen{Conditions: map[string]argocd.Condition{
+			argocd.ConditionConnected: {Status: connected, Reason: "r", Message: "m"}, argocd.ConditionRegistered: {Status: "True"},
+		}}
+	}
+	m := registeredModel{LastTransitions: types.MapNull(types.StringType)}
+	m.Conditions = types.MapNull(conditionType)
+	began := time.Now().Truncate(time.Second)
+	at := func(name string) time.Time {
+		t.Helper()
+		when, err := time.Parse(time.RFC3339, stringMap(t.Context(), m.LastTransitions)[name])
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return when
+	}
+	m.observe(t.Context(), seen("True"))
+	for _, name := range []string{argocd.ConditionConnected, argocd.ConditionRegistered} {
+		if at(name).Before(began) {
+			t.Errorf("%s changed at %s, before it was seen at all", name, at(name))
+		}
+	}
+	old := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m.LastTransitions = stringsValue(map[string]string{argocd.ConditionConnected: old.Format(time.RFC3339), argocd.ConditionRegistered: old.Format(time.RFC3339), "Synced": old.Format(time.RFC3339)})
+	m.observe(t.Context(), seen("True"))
+	if len(m.LastTransitions.Elements()) != 2 || !at(argocd.ConditionConnected).Equal(old) || !at(argocd.ConditionRegistered).Equal(old) {
+		t.Errorf("nothing has changed: %v", m.LastTransitions)
+	}
+	m.observe(t.Context(), seen("False"))
+	if at(argocd.ConditionConnected).Before(began) || !at(argocd.ConditionRegistered).Equal(old) {
+		t.Errorf("Connected alone has changed: %v", m.LastTransitions)
+	}
+}
+
+// What a configuration may say of where a cluster runs, and nothing else (I18).
+func TestPlacementValues(t *testing.T) {
+	t.Parallel()
+	attributes := clusterPlacement()
+	registration, is := attributes["registration"].(schema.SingleNestedAttribute)
+	if !is {
+		t.Fatalf("registration is a %T", attributes["registration"])
+	}
+	for name, values := range map[string]map[string]bool{
+		"provider_name": {"aws": true, "gcp": true, "linode": true, "local": true, "azure": false, "AWS": false, "": false},
+		"flavor":        {"k3s": true, "eks": true, "gke": false, "": false},
+	} {
+		for where, attribute := range map[string]schema.Attribute{"": attributes[name], "registration.": registration.Attributes[name]} {
+			text, is := attribute.(schema.StringAttribute)
+			if !is || len(text.Validators) != 1 {
+				t.Fatalf("%s%s: %T", where, name, attribute)
+			}
+			for value, good := range values {
+				if refuses(t, text.Validators[0], value) == good {
+					t.Errorf("%s%s = %q: good is not %t", where, name, value, good)
+				}
+			}
+		}
+	}
+}
+
+// A removal without a word of the configuration: a step is stuck after 15 minutes, nothing is forced, and nothing of what the
+// cluster holds in the cloud is touched (I92, I93, I103, X10).
+func TestRemovalDefaults(t *testing.T) {
+	t.Parallel()
+	call := &call[registeredModel]{owner: kube.Owner{Configuration: "platform", Resource: "cluster.edge"}}
+	for argument, want := range map[string]time.Duration{"": 15 * time.Minute, "45m": 45 * time.Minute} {
+		m := registeredModel{Removal: types.ObjectNull(removalType.AttrTypes), ForceSteps: types.ListNull(types.StringType)}
+		m.AdoptFrom = types.ListNull(types.StringType)
+		if argument != "" {
+			m.Removal = types.ObjectValueMust(removalType.AttrTypes, map[string]attr.Value{
+				"step_timeout": types.StringValue(argument), "release_cloud_resources": types.BoolNull(), "backup_disks": types.BoolNull(), "controllers": types.ListNull(types.StringType),
+			})
+		}
+		removal := m.removal(t.Context(), call)
+		if removal.StepTimeout != want || removal.Retain || removal.ReleaseCloudResources || removal.BackupDisks || len(removal.Controllers)+len(removal.Force) > 0 {
+			t.Errorf("step_timeout %q: %+v", argument, removal)
+		}
+	}
 }
 
 // The texts of the refusals of keys name berth's own ones, in whatever form.

@@ -87,7 +87,7 @@ stringData: {name: edge-1, server: "https://edge.example.com", config: '{"bearer
 		app("stray", "server: https://edge.example.com", "ownerReferences: [{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, name: everywhere, uid: u}]", "")
 }
 
-// What is on a registered cluster, with nothing written and no secret told (I72, I74, I75, I78, X9).
+// What is on a registered cluster, with nothing written and no secret told (I72, I74, I75, I78, X9, X12).
 func TestClusterInventory(t *testing.T) {
 	t.Parallel()
 	management, workload := inventoryFleet(t)
@@ -165,7 +165,7 @@ func TestClusterInventory(t *testing.T) {
 	})
 }
 
-// Every cluster that Argo CD knows, from one list of each kind (I3, promise 12).
+// Every cluster that Argo CD knows, from one list of each kind (I3, I72, X12, promise 12).
 func TestClusters(t *testing.T) {
 	t.Parallel()
 	management, _ := inventoryFleet(t)

@@ -72,6 +72,17 @@ func TestClusterOrg(t *testing.T) {
 	p.reset()
 	p.use(org)
 	refused(p.Plan("-refresh=false"))
+
+	// To give it to an organization is to replace it, which shows where nothing is dialled.
+	p.entries(clusters{"edge": "kubeconfig = terraform_data.late.output"})
+	late := fmt.Sprintf("resource \"terraform_data\" \"late\" {\ninput = %q\n}\n", admin.Content())
+	p.use(late + org)
+	p.reset()
+	if change := p.MustPlan().Change(t, edge); !change.Is("delete", "create") {
+		t.Errorf("to an organization: %v", change.Actions)
+	}
+	same(t, "requests to the workload cluster", len(p.edgeProxy.Requests()), 0)
+	p.entries(nil)
 	p.use(p.clusterBlock())
 	p.MustDestroy()
 }

@@ -19,11 +19,11 @@ import (
 // Where each promise of the design is shown for registrations:
 //
 //  1. look before you touch: TestClusterRefusals, TestClusterCredentialKinds, TestClusterPermissions
-//  2. unknown is not missing: TestClusterOrgUnknown, TestClusterUnknown
+//  2. unknown is not missing: TestClusterOrg, TestClusterUnknown
 //  3. never touch what is not ours: TestClusterAdoption
 //  4. right cluster: TestClusterEntryReplaced
-//  5. the cluster is the journal: TestClusterKilledAtEveryWrite
-//  6. drift, field by field: TestClusterRhythm, TestClusterArguments
+//  5. the cluster is the journal: TestClusterKilledAtEveryWrite, TestClusterOrder, TestClusterRemovalKilled, TestClusterRemovalGivenUp
+//  6. drift, field by field: TestClusterRhythm, TestClusterArguments, TestClusterMoves
 //  7. secrets: TestClusterKeepsCredentialsOut
 //  9. import ends in an empty plan: TestClusterRhythm, TestClusterImportsArgoCDs
 // 10. destroy is ordered: the tests of the removal
@@ -81,7 +81,7 @@ func TestClusterValidation(t *testing.T) {
 }
 
 // Each thing that stands against a registration is refused at plan, with what it is and the way out, all of them in one plan;
-// nothing is written (I5, I6, I23, I42, I76, I102, X3, X6, Y13).
+// nothing is written (I5, I6, I15, I23, I42, I76, I102, X1, X3, X6, Y12, Y13).
 func TestClusterRefusals(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, tofutest.Options{})
@@ -142,6 +142,7 @@ func TestClusterRefusals(t *testing.T) {
 		text.WriteString(p.blockOf(fmt.Sprintf("c%d", i), one.arguments))
 	}
 	text.WriteString("resource \"berth_cluster\" \"nowhere\" {\nmanagement = \"mgmt\"\nname = \"nowhere\"\n}\n")
+	text.WriteString(p.blockOf("unmanaged", `management = "elsewhere"`, elsewhere(fresh())))
 	p.use(text.String())
 	p.reset()
 	plan := p.Plan()
@@ -152,7 +153,8 @@ func TestClusterRefusals(t *testing.T) {
 		}
 	}
 	plan.Error(t, "^berth_cluster needs a `cluster`$", "Set .?cluster.? to its key")
-	same(t, "errors", len(plan.Errors()), len(cases)+1)
+	plan.Error(t, `^No cluster "elsewhere" in the provider configuration$`, `its keys are: "edge", "mgmt"`)
+	same(t, "errors", len(plan.Errors()), len(cases)+2)
 	p.unwritten()
 	if strings.Contains(plan.Log, token) {
 		t.Error("the token is in a diagnostic (X9)")

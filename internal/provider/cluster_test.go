@@ -16,7 +16,7 @@ import (
 )
 
 // The life of a registration with the real Argo CD: plan, apply, what Argo CD makes of it, nothing left to plan, changes
-// by hand and their repair, import elsewhere, and a destroy in order (I5 to I10, I13, I17 to I20, I22, I42, I45, I73, I79,
+// by hand and their repair, import elsewhere, and a destroy in order (I1, I5 to I10, I13, I17 to I20, I22, I42, I45, I73, I79,
 // I83, I87, I98, I100, I101, I104, I105; promises 1, 3, 6, 9 and 10 of the design).
 func TestClusterRhythm(t *testing.T) {
 	t.Parallel()
